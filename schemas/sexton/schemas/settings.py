@@ -1,0 +1,211 @@
+"""Settings of every process: flag, then environment, then config file, then default.
+
+Names are fixed (`SEXTON_...`); an unknown one is an error, so that a misspelt safety setting is never ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from sexton.schemas.errors import InvalidSettings
+
+__all__ = ["PREFIX", "SettingRow", "Settings", "explain", "load"]
+
+PREFIX = "SEXTON_"
+_FILE_VARIABLE = "SEXTON_CONFIG"
+_REDACTED = "********"
+
+
+class Settings(BaseSettings):
+    """All settings; the field `x` is read from `SEXTON_X`."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, case_sensitive=False)
+
+    config: Path | None = Field(None, description="TOML file with the same names as the variables")
+    kafka_bootstrap_servers: str = Field("127.0.0.1:9092", description="Kafka brokers, host:port,...")
+    kafka_extra: Annotated[dict[str, str], NoDecode] = Field(
+        {}, description="any librdkafka property, as a JSON object; passed through untouched"
+    )
+    topic_prefix: str = Field("sexton.", description="put before every topic name")
+    issuer_url: str = Field("http://127.0.0.1:8350", description="base URL of the issuer")
+    issuer_bind: str = Field("127.0.0.1:8350", description="host:port on which `issuer serve` listens")
+    issuer_timeout_s: float = Field(10.0, gt=0, description="deadline of one call to the issuer, seconds")
+    redis_url: SecretStr = Field(
+        SecretStr("redis://127.0.0.1:6379/0"), description="the issuer's Redis or Valkey"
+    )
+    s3_endpoint_url: str | None = Field(None, description="S3 endpoint; empty = AWS's own")
+    s3_region: str = Field("us-east-1", description="region used to sign")
+    schema_registry_url: str | None = Field(None, description="Confluent-compatible registry, optional")
+    checkpoint: str | None = Field(None, description="the reaper's checkpoint: any path Spark can write")
+    state_dir: Path = Field(Path(".sexton"), description="folder of the local stack")
+    cache_dir: Path = Field(
+        Path("~/.cache/sexton"), description="downloaded broker and connector jars, shared by all stacks"
+    )
+    allow: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="JSON list of bucket/prefix that the reaper may touch; empty = all"
+    )
+    metrics_port: int | None = Field(None, ge=0, le=65535, description="Prometheus port; empty = none")
+    log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR")
+    reaper_intents_per_trigger: int = Field(
+        20_000, gt=0, description="at most this many intents in one micro-batch"
+    )
+    reaper_trigger_s: float = Field(0.0, ge=0, description="least time between micro-batches, seconds")
+    reaper_requests_in_flight: int = Field(8, gt=0, description="DeleteObjects requests in flight per task")
+    reaper_grace_s: float = Field(
+        30.0, gt=0, description="after SIGTERM: time the running micro-batch is given, seconds"
+    )
+    reaper_cores: str = Field("*", description="cores of Spark local mode; ignored under a cluster master")
+
+    @field_validator("kafka_extra", "allow", mode="before")
+    @classmethod
+    def _from_json(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value) if value.strip() else ()
+        except json.JSONDecodeError as error:
+            raise ValueError(f"not JSON: {error}") from error
+
+    @field_validator("allow")
+    @classmethod
+    def _allow_entries(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            if not entry.partition("/")[0]:
+                raise ValueError(f"an entry needs a bucket: {entry!r}")
+        return value
+
+    @field_validator("log_level")
+    @classmethod
+    def _known_level(cls, value: str) -> str:
+        if value.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+            raise ValueError(f"not a log level: {value}")
+        return value.upper()
+
+    def topic(self, name: str) -> str:
+        """Return the full name of a topic, for example `intents` -> `sexton.intents`."""
+        return self.topic_prefix + name
+
+    def kafka(self, **extra: Any) -> dict[str, Any]:
+        """Return librdkafka properties: brokers, then `extra`, then `SEXTON_KAFKA_EXTRA` on top."""
+        return {"bootstrap.servers": self.kafka_bootstrap_servers, **extra, **self.kafka_extra}
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One setting as `config show` prints it; secrets are masked in `value`."""
+
+    variable: str
+    value: str
+    source: str
+    description: str
+
+
+def load(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
+    """Return the settings in force.
+
+    `flags` are command line values; those that are None were not given.
+
+    Raises InvalidSettings for an unknown `SEXTON_` variable, an unknown key in the file, or a bad value.
+    """
+    return _load(os.environ if environ is None else environ, flags)[0]
+
+
+def explain(environ: Mapping[str, str] | None = None, **flags: Any) -> list[SettingRow]:
+    """Return every setting with its value and where the value came from: flag, environment, file, default."""
+    settings, sources = _load(os.environ if environ is None else environ, flags)
+    rows = []
+    for name, field in Settings.model_fields.items():
+        value = getattr(settings, name)
+        rows.append(
+            SettingRow(
+                PREFIX + name.upper(), _shown(name, value), sources.get(name, "default"), field.description or ""
+            )
+        )
+    return rows
+
+
+def _load(environ: Mapping[str, str], flags: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
+    given_flags = {name: value for name, value in flags.items() if value is not None}
+    from_env = _known(
+        {name[len(PREFIX) :].lower(): value for name, value in environ.items() if name.startswith(PREFIX)},
+        "environment variable",
+    )
+    path = given_flags.get("config") or from_env.get("config")
+    from_file = _read_file(Path(path)) if path else {}
+    values = {**from_file, **from_env, **given_flags}
+    sources = {
+        **dict.fromkeys(from_file, f"file {path}"),
+        **dict.fromkeys(from_env, "environment"),
+        **dict.fromkeys(given_flags, "flag"),
+    }
+    try:
+        return _Isolated(**values), sources
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = PREFIX + str(first["loc"][0]).upper() if first["loc"] else "settings"
+        raise InvalidSettings(
+            f"{name} ({sources.get(str(first['loc'][0]), 'default')}): {first['msg']}"
+            if first["loc"]
+            else str(first["msg"]),
+            hint="see `sexton config show`",
+        ) from error
+
+
+class _Isolated(Settings):
+    """Settings that read nothing by themselves: the one merge order is the one above."""
+
+    @classmethod
+    def settings_customise_sources(cls, *_: Any, init_settings: Any, **__: Any) -> tuple[Any, ...]:
+        return (init_settings,)
+
+
+def _known(values: dict[str, Any], what: str) -> dict[str, Any]:
+    for name in values:
+        if name not in Settings.model_fields:
+            raise InvalidSettings(
+                f"unknown {what}: {PREFIX}{name.upper()}", hint="`sexton config show` lists every setting"
+            )
+    return {name: value for name, value in values.items() if value != ""}
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidSettings(f"{_FILE_VARIABLE} cannot be read: {error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidSettings(f"{_FILE_VARIABLE} is not TOML: {path}: {error}") from error
+    names = {(n[len(PREFIX) :] if n.upper().startswith(PREFIX) else n).lower(): v for n, v in raw.items()}
+    return _known(names, f"name in {path}")
+
+
+def _shown(name: str, value: Any) -> str:
+    if name == "redis_url":
+        return _without_password(value.get_secret_value())
+    if name == "kafka_extra":
+        masked = {k: (_REDACTED if _is_secret(k) else v) for k, v in value.items()}
+        return json.dumps(masked, sort_keys=True)
+    if isinstance(value, tuple):
+        return json.dumps(list(value))
+    return "" if value is None else str(value)
+
+
+def _is_secret(property_name: str) -> bool:
+    return any(word in property_name for word in ("password", "secret", "jaas", "key.pem"))
+
+
+def _without_password(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    credentials, at, host = rest.rpartition("@")
+    if not at:
+        return url
+    return f"{scheme}{separator}{credentials.partition(':')[0]}:{_REDACTED}@{host}"
