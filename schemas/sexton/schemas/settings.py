@@ -127,7 +127,10 @@ def explain(environ: Mapping[str, str] | None = None, **flags: Any) -> list[Sett
         value = getattr(settings, name)
         rows.append(
             SettingRow(
-                PREFIX + name.upper(), _shown(name, value), sources.get(name, "default"), field.description or ""
+                PREFIX + name.upper(),
+                _shown(name, value),
+                sources.get(name, "default"),
+                field.description or "",
             )
         )
     return rows

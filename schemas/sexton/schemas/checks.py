@@ -1,0 +1,125 @@
+"""What an intent must be before it is written, and again before it is worked on.
+
+The same rules at both ends: the SDK gives a typed error at the call, the reaper a dead letter for what was
+written by other means. Limits are the store's (S3: a key has 1 to 1,024 bytes of UTF-8).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sexton.schemas import events
+from sexton.schemas.errors import InvalidEvent, InvalidFormat
+from sexton.schemas.generations import MAX_PACKED_PART, check_generation
+
+__all__ = ["MAX_KEY_BYTES", "MAX_TENANT_BYTES", "check_intent", "check_keys", "check_tenant"]
+
+MAX_KEY_BYTES = 1024
+MAX_TENANT_BYTES = 512
+# The characters that XML 1.0 cannot carry, and CR and LF, which stores fold when they echo a key.
+_NOT_IN_XML = re.compile("[\x00-\x08\x0a-\x1f\ud800-\udfff\ufffe\uffff]")
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}\Z")
+
+
+def check_intent(intent: events.DeletionIntent) -> None:
+    """Raise InvalidEvent unless every value of the intent is within its rules."""
+    if not intent.intent_id or len(intent.intent_id) > MAX_TENANT_BYTES:
+        raise InvalidEvent("intent_id must have 1 to 512 characters")
+    check_tenant(intent.tenant)
+    if not intent.guards:
+        raise InvalidEvent("an intent needs a guard: without one nothing says why the delete is safe")
+    for guard in intent.guards:
+        _check_guard(guard)
+    _check_action(intent.action)
+
+
+def check_tenant(tenant: str) -> str:
+    """Return the tenant's name; raises InvalidEvent unless it has 1 to 512 bytes of UTF-8."""
+    if not isinstance(tenant, str):
+        raise InvalidEvent(f"a tenant's name must be text, not {type(tenant).__name__}")
+    if not 1 <= len(_utf8("tenant", tenant)) <= MAX_TENANT_BYTES:
+        raise InvalidEvent(f"a tenant's name must have 1 to {MAX_TENANT_BYTES} bytes: {tenant[:80]!r}")
+    return tenant
+
+
+def check_keys(keys: Sequence[str]) -> None:
+    """Raise InvalidEvent that names the first key which may not be carried.
+
+    One pass over all keys joined: this runs for every key that is emitted or deleted.
+    """
+    try:
+        joined = "".join(keys)
+    except TypeError as error:
+        raise InvalidEvent(f"a key must be text: {error}") from error
+    if "" in keys:
+        raise InvalidEvent("a key is empty")
+    if _NOT_IN_XML.search(joined):
+        bad = next(key for key in keys if _NOT_IN_XML.search(key))
+        raise InvalidEvent(f"a key holds a character that XML cannot carry, or CR or LF: {bad[:80]!r}")
+    if len(joined) > MAX_KEY_BYTES // 4:  # else none can be too long, whatever its characters
+        _check_lengths(keys)
+
+
+def _check_lengths(keys: Sequence[str]) -> None:
+    if max(map(len, keys)) <= MAX_KEY_BYTES // 4:
+        return
+    for key in keys:
+        if len(key) > MAX_KEY_BYTES // 4 and len(key.encode()) > MAX_KEY_BYTES:
+            raise InvalidEvent(f"a key has more than {MAX_KEY_BYTES} bytes: {key[:80]!r}...")
+
+
+def _check_guard(guard: events.Guard) -> None:
+    match guard:
+        case events.GenerationGuard():
+            check_tenant(guard.tenant)
+            try:
+                check_generation(guard.generation)
+            except InvalidFormat as error:
+                raise InvalidEvent(str(error)) from error
+            if guard.node_generation is not None and not 0 <= guard.node_generation <= MAX_PACKED_PART:
+                raise InvalidEvent(f"node generation out of range: {guard.node_generation}")
+        case events.TransactionGuard():
+            check_tenant(guard.tenant)
+        case events.BoundaryGuard() if not guard.namespace:
+            raise InvalidEvent("a boundary guard needs a namespace")
+        case events.UnchangedGuard():
+            check_keys([condition.key for condition in guard.conditions])
+            if any(c.etag is None and c.version_id is None for c in guard.conditions):
+                raise InvalidEvent("an unchanged guard needs an ETag or a version id for each key")
+        case events.PromiseGuard() if not guard.operation:
+            raise InvalidEvent("a promise needs an operation id")
+
+
+def _check_action(action: events.Action) -> None:
+    match action:
+        case events.DeleteObjects():
+            _check_bucket(action.bucket)
+            if not action.phases or not all(action.phases):
+                raise InvalidEvent("delete_objects needs at least one key in each phase")
+            for phase in action.phases:
+                check_keys(phase)
+        case events.DeletePrefix():
+            _check_bucket(action.bucket)
+            if not action.prefix.strip("/") or not action.prefix.endswith("/"):
+                raise InvalidEvent(f"a prefix must not be empty and must end in '/': {action.prefix[:80]!r}")
+            check_keys([action.prefix])
+            if action.tombstone is not None:
+                check_keys([action.tombstone])
+        case events.AdvanceHorizon():
+            if not action.timeline:
+                raise InvalidEvent("advance_horizon needs a timeline")
+            if action.lsn < 0:
+                raise InvalidEvent(f"a log position is not negative: {action.lsn}")
+
+
+def _check_bucket(bucket: str) -> None:
+    if not isinstance(bucket, str) or not _BUCKET.match(bucket):
+        raise InvalidEvent(f"not a bucket name: {bucket!r}")
+
+
+def _utf8(what: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidEvent(f"{what} is not UTF-8: {text[:80]!r}") from error

@@ -1,0 +1,186 @@
+"""Avro bytes to events and back, with either framing.
+
+Single-object encoding is `C3 01`, the CRC-64-AVRO fingerprint of the writer's schema (8 bytes, little endian) and
+the body (Avro specification 1.12, "Single object encoding"). The Confluent header is `00` and the registry's
+schema id (4 bytes, big endian). A reader takes both, always, and each record by its own writer's schema.
+A record is decoded to its last byte: whatever is left over makes it undecodable, as two records glued together
+or one cut short must never turn into a delete.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Protocol, TypeVar, cast
+
+import fastavro
+from fastavro.schema import SchemaParseException, fingerprint, parse_schema, to_parsing_canonical_form
+
+from sexton.schemas import events
+from sexton.schemas.errors import InvalidEvent, UndecodableRecord
+from sexton.schemas.forms import NAMESPACE, from_avro, to_avro
+
+__all__ = ["SCHEMAS", "Codec", "Schema", "SchemaSource", "schema_of"]
+
+_Event = TypeVar("_Event", bound=events.Event)
+_SINGLE_OBJECT = b"\xc3\x01"
+_SINGLE_OBJECT_HEADER = 10
+_CONFLUENT_HEADER = 5
+_VERSIONS = {  # the newest version of each record; the reader's schema
+    events.DeletionIntent: 1,
+    events.DeferredIntent: 1,
+    events.Outcome: 1,
+    events.DeadLetter: 1,
+    events.Genesis: 1,
+    events.Issued: 1,
+    events.Barrier: 1,
+    events.Detached: 1,
+    events.Dropped: 1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One version of one record's schema; `header` starts its single-object encoding."""
+
+    name: str
+    version: int
+    text: str
+    parsed: Any
+    header: bytes
+
+    @classmethod
+    def parse(cls, text: str) -> Schema:
+        """Return the schema of an `.avsc` text; raises UndecodableRecord when it is none."""
+        try:
+            raw = json.loads(text)
+            parsed = parse_schema(raw)
+            print_ = bytes.fromhex(fingerprint(to_parsing_canonical_form(raw), "CRC-64-AVRO"))
+        except (SchemaParseException, ValueError, TypeError, KeyError) as error:
+            raise UndecodableRecord("bad-schema", f"the writer's schema is not Avro: {error}") from error
+        if not isinstance(raw, dict) or raw.get("type") != "record":
+            raise UndecodableRecord("bad-schema", "the writer's schema is not a record")
+        name = str(parsed["name"]).removeprefix(f"{NAMESPACE}.")
+        return cls(name, int(raw.get("version", 0)), text, parsed, _SINGLE_OBJECT + print_)
+
+
+class SchemaSource(Protocol):
+    """What the codec needs of a schema registry."""
+
+    def schema(self, schema_id: int) -> str | None:
+        """Return the schema's text, None if the registry has no such id; raises EnvironmentFault when away."""
+
+    def register(self, subject: str, text: str) -> int:
+        """Register a schema under a subject and return its id; raises EnvironmentFault when away."""
+
+
+@cache
+def schema_of(cls: type) -> Schema:
+    """Return the newest schema of an event class."""
+    snake = "".join("_" + c.lower() if c.isupper() else c for c in cls.__name__).lstrip("_")
+    file = resources.files("sexton.schemas") / "avro" / f"{snake}.v{_VERSIONS[cls]}.avsc"
+    return Schema.parse(file.read_text(encoding="utf-8"))
+
+
+def _load_all() -> tuple[Schema, ...]:
+    folder = resources.files("sexton.schemas") / "avro"
+    return tuple(
+        Schema.parse(file.read_text(encoding="utf-8"))
+        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".avsc")
+    )
+
+
+SCHEMAS: tuple[Schema, ...] = _load_all()
+_BY_HEADER: Mapping[bytes, Schema] = {schema.header: schema for schema in SCHEMAS}
+_CLASSES = {cls.__name__: cls for cls in _VERSIONS}
+
+
+class Codec:
+    """Encodes and decodes events; with a registry it writes the Confluent header, else single-object encoding."""
+
+    def __init__(self, registry: SchemaSource | None = None) -> None:
+        self._registry = registry
+        self._by_id: dict[int, Schema] = {}
+        self._ids: dict[tuple[str, str], int] = {}
+
+    def encode(self, event: events.Event, topic: str = "") -> bytes:
+        """Return the framed bytes of an event.
+
+        Raises InvalidEvent for a field of the wrong type, a naive datetime or text that UTF-8 cannot carry;
+        EnvironmentFault when the registry is away.
+        """
+        schema = schema_of(type(event))
+        out = io.BytesIO()
+        out.write(schema.header if self._registry is None else self._confluent_header(schema, topic))
+        try:
+            fastavro.schemaless_writer(out, schema.parsed, to_avro(event), strict=True)
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise InvalidEvent(f"not a {schema.name}: {error}") from error
+        return out.getvalue()
+
+    def _confluent_header(self, schema: Schema, topic: str) -> bytes:
+        registry = cast(SchemaSource, self._registry)
+        subject = f"{topic}-value" if topic else schema.name
+        if (subject, schema.name) not in self._ids:
+            self._ids[subject, schema.name] = registry.register(subject, schema.text)
+        return b"\0" + self._ids[subject, schema.name].to_bytes(4, "big")
+
+    def decode(self, data: bytes | None, *expected: type[_Event]) -> _Event:
+        """Return the event in `data`, which must be one whole record of one of the expected classes.
+
+        Raises UndecodableRecord with a stable reason: `null`, `empty`, `unframed`, `unknown-schema`,
+        `no-registry`, `bad-schema`, `wrong-type`, `malformed`, `trailing-bytes`.
+        """
+        writer, start = self._writer(data)
+        cls = _CLASSES.get(writer.name)
+        if cls is None or cls not in expected:
+            names = " or ".join(c.__name__ for c in expected)
+            raise UndecodableRecord("wrong-type", f"expected {names}, not {writer.name}")
+        reader = schema_of(cls)
+        stream = io.BytesIO(cast(bytes, data))
+        stream.seek(start)
+        try:
+            plain = fastavro.schemaless_reader(
+                stream,
+                writer.parsed,
+                None if writer.header == reader.header else reader.parsed,
+                return_record_name=True,
+                return_record_name_override=True,
+            )
+            event = from_avro(cls, cast(Any, plain))
+        except Exception as error:
+            # fastavro raises whatever the bytes led it to; each is the same fact: not this record.
+            raise UndecodableRecord(
+                "malformed", f"not a {writer.name}: {type(error).__name__}: {error}"
+            ) from error
+        if left := len(cast(bytes, data)) - stream.tell():
+            raise UndecodableRecord("trailing-bytes", f"bytes left after the record: {left}")
+        return cast(_Event, event)
+
+    def _writer(self, data: bytes | None) -> tuple[Schema, int]:
+        if data is None:
+            raise UndecodableRecord("null", "the record has no value")
+        if not data:
+            raise UndecodableRecord("empty", "the record's value is empty")
+        if schema := _BY_HEADER.get(data[:_SINGLE_OBJECT_HEADER]):
+            return schema, _SINGLE_OBJECT_HEADER
+        if data[:2] == _SINGLE_OBJECT and len(data) >= _SINGLE_OBJECT_HEADER:
+            raise UndecodableRecord("unknown-schema", f"unknown schema fingerprint: {data[2:10].hex()}")
+        if data[0] == 0 and len(data) >= _CONFLUENT_HEADER:
+            return self._by_registry(int.from_bytes(data[1:5], "big")), _CONFLUENT_HEADER
+        raise UndecodableRecord("unframed", f"neither framing: starts with {data[:4].hex()}")
+
+    def _by_registry(self, schema_id: int) -> Schema:
+        if schema_id not in self._by_id:
+            if self._registry is None:
+                raise UndecodableRecord("no-registry", f"no registry to look up schema id: {schema_id}")
+            text = self._registry.schema(schema_id)
+            if text is None:
+                raise UndecodableRecord("unknown-schema", f"the registry has no schema id: {schema_id}")
+            self._by_id[schema_id] = Schema.parse(text)
+        return self._by_id[schema_id]

@@ -1,0 +1,352 @@
+"""Typed events: one frozen class for each Avro record, with the same field names.
+
+Times are aware datetimes in UTC with microseconds. `codec` turns events into bytes and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+__all__ = [
+    "Action",
+    "AdvanceHorizon",
+    "Barrier",
+    "BoundaryGuard",
+    "DeadLetter",
+    "DeferredIntent",
+    "DeleteMode",
+    "DeleteObjects",
+    "DeletePrefix",
+    "DeletionIntent",
+    "Detached",
+    "Dropped",
+    "Event",
+    "GenerationEvent",
+    "GenerationGuard",
+    "Genesis",
+    "Grant",
+    "Guard",
+    "IssueOperation",
+    "Issued",
+    "KeyCondition",
+    "KeyOutcome",
+    "NotBeforeGuard",
+    "Outcome",
+    "OutcomeWord",
+    "PartitionOffsets",
+    "Position",
+    "PromiseGuard",
+    "TransactionGuard",
+    "TransactionState",
+    "UnchangedGuard",
+    "Verdict",
+    "VerdictResult",
+]
+
+
+class DeleteMode(StrEnum):
+    """What a delete does on a versioned bucket; on others all three are a plain delete."""
+
+    HIDE = "hide"
+    ERASE_VERSION = "erase_version"
+    ERASE_ALL_VERSIONS = "erase_all_versions"
+
+
+class TransactionState(StrEnum):
+    """A final state of a transaction."""
+
+    COMMITTED = "committed"
+    REJECTED = "rejected"
+
+
+class OutcomeWord(StrEnum):
+    """The final word on an intent or a key."""
+
+    DELETED = "deleted"
+    ABSENT = "absent"
+    STALE = "stale"
+    CHANGED = "changed"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+    DEAD_LETTERED = "dead-lettered"
+
+
+class VerdictResult(StrEnum):
+    """How the guards of an intent with a final outcome were judged."""
+
+    PASS = "pass"
+    NEVER = "never"
+    REFUSED = "refused"
+
+
+class IssueOperation(StrEnum):
+    """The call that handed generations out."""
+
+    ATTACH = "attach"
+    RE_ATTACH = "re_attach"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a record stands in Kafka; `topic_id` is Kafka's own id, which a re-created topic does not share."""
+
+    topic_id: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """One offset for each partition of a topic, by partition number."""
+
+    topic_id: str
+    offsets: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationGuard:
+    """True for an intent that stands in the window of this generation.
+
+    `node` and `node_generation` belong to tenants of the first form only, and then always.
+    """
+
+    tenant: str
+    generation: int
+    node: str | None = None
+    node_generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionGuard:
+    """True once the transaction has reached the state."""
+
+    tenant: str
+    transaction: int
+    state: TransactionState
+
+
+@dataclass(frozen=True, slots=True)
+class NotBeforeGuard:
+    """True once the clock has passed the instant, strictly."""
+
+    instant: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryGuard:
+    """True once the durable boundary of the namespace is at least `id`."""
+
+    namespace: str
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCondition:
+    """What an object must still be for its delete to take effect."""
+
+    key: str
+    etag: str | None = None
+    version_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnchangedGuard:
+    """Checked by the store in the delete itself, for each key named here."""
+
+    conditions: Sequence[KeyCondition]
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseGuard:
+    """Always true: the owner has given the data up for good, in the named operation."""
+
+    operation: str
+
+
+Guard = GenerationGuard | TransactionGuard | NotBeforeGuard | BoundaryGuard | UnchangedGuard | PromiseGuard
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObjects:
+    """Delete the named keys, phase by phase: one starts when the one before it is acknowledged gone."""
+
+    bucket: str
+    phases: Sequence[Sequence[str]]
+    mode: DeleteMode = DeleteMode.HIDE
+    bypass_governance: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePrefix:
+    """Delete everything under a prefix that ends in `/`; `tombstone`, when named, goes last."""
+
+    bucket: str
+    prefix: str
+    mode: DeleteMode = DeleteMode.HIDE
+    bypass_governance: bool = False
+    tombstone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceHorizon:
+    """Publish the log position up to which a WAL may be trimmed."""
+
+    timeline: str
+    lsn: int
+
+
+Action = DeleteObjects | DeletePrefix | AdvanceHorizon
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionIntent:
+    """A request to delete: the guards say why it will be safe, the action says what to do."""
+
+    intent_id: str
+    tenant: str
+    emitted_at: datetime
+    emitter: str
+    guards: Sequence[Guard]
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredIntent:
+    """An intent that waits, byte for byte, with the position at which it first stood."""
+
+    first: Position
+    first_written_at: datetime
+    reason: str
+    detail: str
+    attempt: int
+    retry_at: datetime | None
+    raw_key: bytes | None
+    raw_value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOutcome:
+    """A key whose outcome is not the one that the intent's counts make plain."""
+
+    key: str
+    outcome: OutcomeWord
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How the guards were judged, as of the barrier at `log_offset` (None where no log was needed)."""
+
+    result: VerdictResult
+    reason: str
+    detail: str
+    log_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an intent; `outcome` is the word of its worst key."""
+
+    intent_id: str
+    tenant: str
+    bucket: str
+    outcome: OutcomeWord
+    keys: int
+    counts: Mapping[str, int]
+    exceptions: Sequence[KeyOutcome]
+    verdict: Verdict
+    position: Position
+    store_request_ids: Sequence[str]
+    settled_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that could not be worked on, with its raw bytes and where it stood."""
+
+    topic: str
+    position: Position
+    written_at: datetime
+    reason: str
+    detail: str
+    intent_id: str | None
+    tenant: str | None
+    bucket: str | None
+    keys: Sequence[str]
+    raw_key: bytes | None
+    raw_value: bytes | None
+    dead_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Genesis:
+    """First event of the generations log: names the cluster and the topics it belongs to."""
+
+    format: int
+    cluster_id: str
+    generations_topic_id: str
+    intents_topic_id: str
+    written_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One tenant's new generation and the one that it supersedes (None for the first)."""
+
+    tenant: str
+    generation: int
+    supersedes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """Generations handed out in one call: valid with all grants or void with all."""
+
+    request_id: str
+    caller: str
+    operation: IssueOperation
+    node: str
+    part: int
+    parts: int
+    grants: Sequence[Grant]
+    ends: PartitionOffsets
+    issued_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """End offsets of the intents topic, read before this event was appended."""
+
+    request_id: str
+    ends: PartitionOffsets
+    unsettled: PartitionOffsets | None
+    raised_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """A node gives a tenant back; the generation stays the newest until it is superseded."""
+
+    request_id: str
+    caller: str
+    node: str
+    tenant: str
+    generation: int
+    detached_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A tenant ends: nothing is issued for it afterwards."""
+
+    request_id: str
+    caller: str
+    tenant: str
+    dropped_at: datetime
+
+
+GenerationEvent = Genesis | Issued | Barrier | Detached | Dropped
+Event = DeletionIntent | DeferredIntent | Outcome | DeadLetter | GenerationEvent

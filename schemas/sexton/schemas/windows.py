@@ -1,0 +1,23 @@
+"""The window of a generation: the part of an intents partition in which its intents are believed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Window"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Offsets `[start, until)` of one intents partition; `until` is None while the generation is the newest.
+
+    `start` is the end offset in the event that issued the generation. `until` is the largest end offset in any
+    event of the log, valid or void, up to and including the one that superseded it.
+    """
+
+    start: int
+    until: int | None = None
+
+    def covers(self, offset: int) -> bool:
+        """Tell whether an intent at `offset`, which lies below the barrier's end offset, is believed."""
+        return self.start <= offset and (self.until is None or offset < self.until)
