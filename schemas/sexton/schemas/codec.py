@@ -1,10 +1,10 @@
 """Avro bytes to events and back, with either framing.
 
-Single-object encoding is `C3 01`, the CRC-64-AVRO fingerprint of the writer's schema (8 bytes, little endian) and
-the body (Avro specification 1.12, "Single object encoding"). The Confluent header is `00` and the registry's
-schema id (4 bytes, big endian). A reader takes both, always, and each record by its own writer's schema.
-A record is decoded to its last byte: whatever is left over makes it undecodable, as two records glued together
-or one cut short must never turn into a delete.
+Single-object encoding is `C3 01`, the CRC-64-AVRO fingerprint of the writer's schema (8 bytes, little endian)
+and the body (Avro specification 1.12, "Single object encoding"). The Confluent header is `00` and the
+registry's schema id (4 bytes, big endian). A reader takes both, each record by its own writer's schema.
+A record is decoded to its last byte: whatever is left over makes it undecodable, as two records glued
+together or one cut short must never turn into a delete.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib import resources
 from typing import Any, Protocol, TypeVar, cast
 
@@ -23,6 +22,7 @@ from fastavro.schema import SchemaParseException, fingerprint, parse_schema, to_
 from sexton.schemas import events
 from sexton.schemas.errors import InvalidEvent, UndecodableRecord
 from sexton.schemas.forms import NAMESPACE, from_avro, to_avro
+from sexton.schemas.memo import cache
 
 __all__ = ["SCHEMAS", "Codec", "Schema", "SchemaSource", "schema_of"]
 
@@ -58,7 +58,7 @@ class Schema:
         """Return the schema of an `.avsc` text; raises UndecodableRecord when it is none."""
         try:
             raw = json.loads(text)
-            parsed = parse_schema(raw)
+            parsed: Any = parse_schema(raw)
             print_ = bytes.fromhex(fingerprint(to_parsing_canonical_form(raw), "CRC-64-AVRO"))
         except (SchemaParseException, ValueError, TypeError, KeyError) as error:
             raise UndecodableRecord("bad-schema", f"the writer's schema is not Avro: {error}") from error
@@ -72,7 +72,7 @@ class SchemaSource(Protocol):
     """What the codec needs of a schema registry."""
 
     def schema(self, schema_id: int) -> str | None:
-        """Return the schema's text, None if the registry has no such id; raises EnvironmentFault when away."""
+        """Return a schema's text, None if there is no such id; raises EnvironmentFault when away."""
 
     def register(self, subject: str, text: str) -> int:
         """Register a schema under a subject and return its id; raises EnvironmentFault when away."""
@@ -101,7 +101,7 @@ _CLASSES = {cls.__name__: cls for cls in _VERSIONS}
 
 
 class Codec:
-    """Encodes and decodes events; with a registry it writes the Confluent header, else single-object encoding."""
+    """Encodes and decodes events; with a registry it writes its header, else single-object encoding."""
 
     def __init__(self, registry: SchemaSource | None = None) -> None:
         self._registry = registry
@@ -160,7 +160,7 @@ class Codec:
             ) from error
         if left := len(cast(bytes, data)) - stream.tell():
             raise UndecodableRecord("trailing-bytes", f"bytes left after the record: {left}")
-        return cast(_Event, event)
+        return event
 
     def _writer(self, data: bytes | None) -> tuple[Schema, int]:
         if data is None:

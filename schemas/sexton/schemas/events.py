@@ -91,7 +91,7 @@ class IssueOperation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a record stands in Kafka; `topic_id` is Kafka's own id, which a re-created topic does not share."""
+    """Where a record stands; `topic_id` is Kafka's own id, which a re-created topic does not share."""
 
     topic_id: str
     partition: int

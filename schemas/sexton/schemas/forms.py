@@ -15,10 +15,10 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cache
 from typing import Any, TypeVar
 
 from sexton.schemas.errors import InvalidEvent
+from sexton.schemas.memo import cache
 
 __all__ = ["NAMESPACE", "from_avro", "from_json", "to_avro", "to_json"]
 
@@ -95,13 +95,13 @@ def from_json(cls: type[_Event], plain: Any, *, defaults: Mapping[str, Any] | No
 
 
 @cache
-def _hints(cls: type) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 
 
 @cache
-def _members(cls: type) -> tuple[tuple[str, bool], ...]:
+def _members(cls: Any) -> tuple[tuple[str, bool], ...]:
     """Fields of a class, each with whether its value (or its items) is a branch of a union of records."""
     return tuple((name, _is_tagged(_item(hint))) for name, hint in _hints(cls).items())
 
@@ -121,7 +121,7 @@ def _optional(hint: Any) -> Any | None:
 
 
 @cache
-def _avro_record(cls: type) -> _Convert:
+def _avro_record(cls: Any) -> _Convert:
     converters = tuple((name, _avro(hint)) for name, hint in _hints(cls).items())
 
     def convert(plain: Any) -> Any:
@@ -132,14 +132,12 @@ def _avro_record(cls: type) -> _Convert:
 
 def _avro(hint: Any) -> _Convert | None:
     if (inner := _optional(hint)) is not None:
-        f = _avro(inner)
-        return f and (lambda value: None if value is None else f(value))
+        return _or_none(_avro(inner))
     if _is_tagged(hint):
         by_name = {f"{NAMESPACE}.{cls.__name__}": _avro_record(cls) for cls in typing.get_args(hint)}
         return lambda value: by_name[value[0]](value[1])
     if typing.get_origin(hint) is Sequence:
-        f = _avro(typing.get_args(hint)[0])
-        return f and (lambda value: [f(item) for item in value])
+        return _each(_avro(typing.get_args(hint)[0]))
     if dataclasses.is_dataclass(hint):
         return _avro_record(typing.cast(type, hint))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
@@ -147,8 +145,16 @@ def _avro(hint: Any) -> _Convert | None:
     return None
 
 
+def _or_none(f: _Convert | None) -> _Convert | None:
+    return None if f is None else lambda value: None if value is None else f(value)
+
+
+def _each(f: _Convert | None) -> _Convert | None:
+    return None if f is None else lambda value: [f(item) for item in value]
+
+
 @cache
-def _json_record(cls: type, path: str) -> Callable[[Any, Mapping[str, Any]], Any]:
+def _json_record(cls: Any, path: str) -> Callable[[Any, Mapping[str, Any]], Any]:
     converters = {name: _json(hint, f"{path}.{name}") for name, hint in _hints(cls).items()}
     optional = {field.name for field in dataclasses.fields(cls) if field.default is not dataclasses.MISSING}
 

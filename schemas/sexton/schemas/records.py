@@ -5,14 +5,14 @@ from __future__ import annotations
 from sexton.schemas import events
 
 __all__ = [
-    "INTENTS",
+    "CONTROL",
+    "DEAD_LETTERS",
     "DEFERRED",
     "GENERATIONS",
-    "SNAPSHOTS",
-    "OUTCOMES",
-    "DEAD_LETTERS",
     "HORIZONS",
-    "CONTROL",
+    "INTENTS",
+    "OUTCOMES",
+    "SNAPSHOTS",
 ]
 __all__ += ["headers", "key"]
 

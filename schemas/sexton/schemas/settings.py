@@ -1,6 +1,6 @@
 """Settings of every process: flag, then environment, then config file, then default.
 
-Names are fixed (`SEXTON_...`); an unknown one is an error, so that a misspelt safety setting is never ignored.
+Names are fixed (`SEXTON_...`); an unknown one is an error: a misspelt safety setting must not be ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from sexton.schemas.errors import InvalidSettings
 
@@ -167,7 +167,14 @@ class _Isolated(Settings):
     """Settings that read nothing by themselves: the one merge order is the one above."""
 
     @classmethod
-    def settings_customise_sources(cls, *_: Any, init_settings: Any, **__: Any) -> tuple[Any, ...]:
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
         return (init_settings,)
 
 
