@@ -1,0 +1,125 @@
+"""Judging a DeleteObjects reply: clean means that every key sent, and no other, is reported as deleted.
+
+A store answers 200 before it has deleted anything; what happened stands in the body alone. Most replies
+repeat the keys as they were sent, which one scan shows. Only what does not match at sight is parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+from xml.sax.saxutils import unescape
+
+from sexton.storage.errors import KeyProblem, UncleanReply
+from sexton.storage.xml_body import DeleteBody
+
+__all__ = ["SHOWN_PROBLEMS", "RawReply", "check_reply"]
+
+SHOWN_PROBLEMS = 5
+"""Keys that an UncleanReply lists; the rest is counted."""
+
+_DELETED_KEY = re.compile(rb"<Deleted>\s*<Key>([^<]*)</Key>")
+_HINTS = {
+    "SignatureDoesNotMatch": "the secret key is not the one that the store knows for this access key",
+    "InvalidAccessKeyId": "the store does not know this access key",
+    "AuthorizationHeaderMalformed": "the bucket is in another region: set SEXTON_S3_REGION",
+    "PermanentRedirect": "the bucket is in another region: set SEXTON_S3_REGION",
+    "RequestTimeTooSkewed": "the clock of this machine is wrong",
+    "ExpiredToken": "the credentials have expired",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RawReply:
+    """An HTTP reply as it came: status, request id and body."""
+
+    status: int
+    request_id: str
+    body: bytes
+
+
+def check_reply(bucket: str, sent: DeleteBody, reply: RawReply) -> None:
+    """Return when the reply is clean in every key; raise UncleanReply when it is not."""
+    body = reply.body
+    if reply.status == 200 and b"<Error" not in body and body.rstrip().endswith(b"</DeleteResult>"):
+        found = _DELETED_KEY.findall(body)
+        if tuple(found) == sent.escaped or set(found) == set(sent.escaped):
+            return
+    _check_parsed(bucket, sent, reply)
+
+
+def _check_parsed(bucket: str, sent: DeleteBody, reply: RawReply) -> None:
+    root = _parsed(reply.body)
+    if reply.status != 200 or root is None or _name(root) != "DeleteResult":
+        raise _refused_whole(bucket, reply, root)
+    keys = [unescape(escaped.decode()) for escaped in sent.escaped]
+    problems = _problems(keys, root)
+    if problems:
+        raise UncleanReply(
+            f"{len(problems)} problems with {len(keys)} keys: "
+            + ", ".join(str(problem) for problem in problems[:SHOWN_PROBLEMS]),
+            bucket=bucket,
+            status=reply.status,
+            request_id=reply.request_id,
+            problems=tuple(problems[:SHOWN_PROBLEMS]),
+            problem_count=len(problems),
+        )
+
+
+def _problems(keys: Sequence[str], root: ElementTree.Element) -> list[KeyProblem]:
+    deleted: set[str] = set()
+    failed: dict[str, KeyProblem] = {}
+    for entry in root:
+        key = _text(entry, "Key")
+        if _name(entry) == "Deleted":
+            deleted.add(key)
+        elif _name(entry) == "Error":
+            failed[key] = KeyProblem(key, _text(entry, "Code") or "Error", _text(entry, "Message"))
+    asked = set(keys)
+    missing = [key for key in keys if key not in deleted and key not in failed]
+    strangers = sorted(deleted - asked)
+    return [
+        *failed.values(),
+        *(KeyProblem(key, "MissingFromReply") for key in missing),
+        *(KeyProblem(key, "NotAskedFor") for key in strangers),
+    ]
+
+
+def _refused_whole(bucket: str, reply: RawReply, root: ElementTree.Element | None) -> UncleanReply:
+    code = _text(root, "Code") if root is not None else ""
+    message = _text(root, "Message") if root is not None else ""
+    if code:
+        what = f"{code} {message}".strip()
+    elif not reply.body:
+        what = "the body is empty"
+    else:
+        what = f"the body is no DeleteResult: {reply.body[:80]!r}"
+    return UncleanReply(
+        what,
+        bucket=bucket,
+        status=reply.status,
+        code=code,
+        request_id=reply.request_id,
+        hint=_HINTS.get(code),
+    )
+
+
+def _parsed(body: bytes) -> ElementTree.Element | None:
+    # What cannot be parsed has told nothing about any key: the caller reports it as unclean.
+    try:
+        return ElementTree.fromstring(body.strip())
+    except ElementTree.ParseError:
+        return None
+
+
+def _name(element: ElementTree.Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _text(element: ElementTree.Element, name: str) -> str:
+    for child in element:
+        if _name(child) == name:
+            return child.text or ""
+    return ""

@@ -1,0 +1,32 @@
+"""Where the object store is and how hard it may be worked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sexton.schemas.errors import InvalidSettings
+
+__all__ = ["StoreSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """The store's address and limits; hashable and picklable, it holds no secret and no connection.
+
+    `endpoint_url` None lets botocore choose (AWS, or the endpoint variables and profiles it knows).
+    Credentials come the usual AWS ways, in the process that uses these settings.
+    """
+
+    endpoint_url: str | None = None
+    region: str = "us-east-1"
+    requests_in_flight: int = 8
+    connect_timeout_s: float = 5.0
+    read_timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.requests_in_flight < 1:
+            raise InvalidSettings(f"requests in flight must be at least 1: {self.requests_in_flight}")
+        if self.connect_timeout_s <= 0 or self.read_timeout_s <= 0:
+            raise InvalidSettings(
+                f"timeouts must be above 0 seconds: {self.connect_timeout_s}, {self.read_timeout_s}"
+            )
