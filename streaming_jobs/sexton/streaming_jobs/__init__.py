@@ -1,0 +1,1 @@
+"""The Spark jobs; the only part that imports pyspark."""

@@ -1,0 +1,73 @@
+"""What one task did, as numbers that add up; the driver sums them into metrics and progress lines."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+__all__ = ["Counts"]
+
+
+@dataclass(slots=True)
+class Counts:
+    """Counters of one task or of many.
+
+    `intents` and `keys` are by outcome word, plus `deferred` and `skipped`; `seconds` is wall time by stage.
+    For each micro-batch: records = the sum over `intents`.
+    """
+
+    records: int = 0
+    intents: Counter[str] = field(default_factory=Counter)
+    keys: Counter[str] = field(default_factory=Counter)
+    keys_sent: int = 0
+    requests: int = 0
+    issuer_calls: int = 0
+    subjects: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    reached: dict[int, int] = field(default_factory=dict)
+    oldest_us: int | None = None
+
+    def saw(self, partition: int, offset: int, written_at_us: int) -> None:
+        """Note a record: the next offset to be read of its partition, and the oldest append time."""
+        self.records += 1
+        self.reached[partition] = max(self.reached.get(partition, 0), offset + 1)
+        if self.oldest_us is None or written_at_us < self.oldest_us:
+            self.oldest_us = written_at_us
+
+    def add(self, state: str, keys: int = 0) -> None:
+        """Note one intent that ended in a state."""
+        self.intents[state] += 1
+        self.keys[state] += keys
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+    def __add__(self, other: Counts) -> Counts:
+        reached = dict(self.reached)
+        for partition, offset in other.reached.items():
+            reached[partition] = max(reached.get(partition, 0), offset)
+        oldest = [us for us in (self.oldest_us, other.oldest_us) if us is not None]
+        return Counts(
+            self.records + other.records,
+            self.intents + other.intents,
+            self.keys + other.keys,
+            self.keys_sent + other.keys_sent,
+            self.requests + other.requests,
+            self.issuer_calls + other.issuer_calls,
+            self.subjects + other.subjects,
+            {
+                name: self.seconds.get(name, 0.0) + other.seconds.get(name, 0.0)
+                for name in {**self.seconds, **other.seconds}
+            },
+            reached,
+            min(oldest) if oldest else None,
+        )

@@ -1,0 +1,70 @@
+"""Stage 1, decode: raw records to intents. What is not exactly one intent becomes a dead letter, whole.
+
+No neighbour is harmed: each record is decided by itself. A null value is a tombstone that some tool wrote; it
+asks for nothing and is only counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sexton.schemas import events
+from sexton.schemas.checks import check_intent
+from sexton.schemas.codec import Codec
+from sexton.schemas.errors import InvalidEvent, UndecodableRecord
+
+__all__ = ["Decoded", "Record", "Rejected", "Skipped", "decode"]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of the intents topic; `written_at_us` is its log-append time in microseconds since 1970."""
+
+    partition: int
+    offset: int
+    written_at_us: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A record that is an intent."""
+
+    record: Record
+    intent: events.DeletionIntent
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that can never be worked on; `intent` is there when it could at least be read."""
+
+    record: Record
+    reason: str
+    detail: str
+    intent: events.DeletionIntent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A record without a value."""
+
+    record: Record
+
+
+def decode(codec: Codec, record: Record) -> Decoded | Rejected | Skipped:
+    """Return the intent in a record, or why there is none.
+
+    Raises EnvironmentFault when a schema registry is needed and away: nobody knows yet what the record says.
+    """
+    if record.value is None:
+        return Skipped(record)
+    try:
+        intent = codec.decode(record.value, events.DeletionIntent)
+    except UndecodableRecord as error:
+        return Rejected(record, error.reason, str(error))
+    try:
+        check_intent(intent)
+    except InvalidEvent as error:
+        return Rejected(record, "invalid-intent", str(error), intent)
+    return Decoded(record, intent)

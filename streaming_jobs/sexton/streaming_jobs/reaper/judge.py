@@ -1,0 +1,130 @@
+"""Stage 2, judge: may this intent be executed? A pure rule over position and log, and one bulk question.
+
+Every guard must hold. A verdict is final (`pass`, `never`, `refused`) or *not yet*. A guard that could not
+be judged has not passed. As windows are taken as of the micro-batch's barrier, and only grow towards an end
+that is never below it, the same micro-batch judged again after a crash decides exactly the same
+(architecture: Judge).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sexton.issuer.client import Subject
+
+from sexton.schemas import events
+from sexton.schemas.events import VerdictResult
+from sexton.schemas.windows import Window
+
+__all__ = ["Allowed", "Judgement", "NotYet", "judge", "parse_allow", "subjects"]
+
+Windows = Mapping[Subject, Window | None]
+Allowed = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """Cannot be decided now; `retry_at` is when it may be, None when nobody knows."""
+
+    reason: str
+    detail: str
+    retry_at: datetime | None = None
+
+
+Judgement = events.Verdict | NotYet
+
+
+def subjects(intent: events.DeletionIntent, partition: int) -> list[Subject]:
+    """Return what the issuer has to be asked about an intent that stands in this partition."""
+    return [
+        Subject(guard.tenant, guard.generation, partition, guard.node, guard.node_generation)
+        for guard in intent.guards
+        if isinstance(guard, events.GenerationGuard)
+    ]
+
+
+def parse_allow(entries: Iterable[str]) -> Allowed:
+    """Return `bucket/prefix` entries as (bucket, prefix) pairs; none means everything is allowed."""
+    return [(bucket, prefix) for bucket, _, prefix in (entry.partition("/") for entry in entries)]
+
+
+def judge(
+    intent: events.DeletionIntent,
+    position: events.Position,
+    windows: Windows,
+    *,
+    log_offset: int,
+    now: datetime,
+    allow: Allowed = (),
+) -> Judgement:
+    """Return the verdict on an intent that stands at `position`, below the barrier's end offset.
+
+    `windows` holds the issuer's answer for each of `subjects(...)`: a window, None for a generation that was
+    never issued in this form, nothing for a tenant that the log does not know.
+    """
+    if allow and not _is_allowed(intent.action, allow):
+        return _final(VerdictResult.REFUSED, "not-allowed", "outside the reaper's allow-list", None)
+    waiting: NotYet | None = None
+    asked_log: int | None = None
+    for guard in intent.guards:
+        match guard:
+            case events.GenerationGuard():
+                asked_log = log_offset
+                found = _generation(guard, position, windows)
+                if found is not None:
+                    return _final(*found, log_offset)
+            case events.PromiseGuard():
+                pass
+            case events.NotBeforeGuard():
+                if not now > guard.instant:
+                    waiting = NotYet("not-before", f"until {guard.instant.isoformat()}", guard.instant)
+            case _:
+                waiting = NotYet("guard-not-judged", f"no judge for {type(guard).__name__}")
+    waiting = _unsupported(intent.action) or waiting
+    return waiting or _final(VerdictResult.PASS, "pass", "every guard holds", asked_log)
+
+
+def _generation(
+    guard: events.GenerationGuard, position: events.Position, windows: Windows
+) -> tuple[VerdictResult, str, str] | None:
+    """Return why the guard can never hold, None when it holds."""
+    subject = Subject(guard.tenant, guard.generation, position.partition, guard.node, guard.node_generation)
+    if subject not in windows:
+        return VerdictResult.REFUSED, "unknown-tenant", f"the log does not know tenant {guard.tenant!r}"
+    window = windows[subject]
+    name = f"generation {guard.generation} of {guard.tenant!r}"
+    if window is None:
+        return VerdictResult.NEVER, "never-issued", f"{name} was not issued in this form"
+    if window.covers(position.offset):
+        return None
+    if position.offset < window.start:
+        return VerdictResult.NEVER, "claimed-early", f"{name} was issued at offset {window.start}"
+    return VerdictResult.NEVER, "superseded", f"{name} ended at offset {window.until}"
+
+
+def _unsupported(action: events.Action) -> NotYet | None:
+    match action:
+        case events.DeleteObjects(mode=events.DeleteMode.HIDE, bypass_governance=False):
+            return None
+        case events.DeleteObjects():
+            return NotYet("action-not-executed", f"delete mode {action.mode} is not executed")
+        case _:
+            return NotYet("action-not-executed", f"{type(action).__name__} is not executed")
+
+
+def _is_allowed(action: events.Action, allow: Allowed) -> bool:
+    match action:
+        case events.DeleteObjects():
+            names = [key for phase in action.phases for key in phase]
+        case events.DeletePrefix():
+            names = [action.prefix] if action.tombstone is None else [action.prefix, action.tombstone]
+        case _:
+            return True
+    prefixes = tuple(prefix for bucket, prefix in allow if bucket == action.bucket)
+    return bool(prefixes) and all(name.startswith(prefixes) for name in names)
+
+
+def _final(result: VerdictResult, reason: str, detail: str, log_offset: int | None) -> events.Verdict:
+    return events.Verdict(result, reason, detail, log_offset)

@@ -1,0 +1,119 @@
+"""What the reaper tells while it runs: a line for a person, JSON lines when there is no terminal, metrics."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from prometheus_client import Counter, Gauge, start_http_server
+
+from sexton.streaming_jobs.reaper.counts import Counts
+
+__all__ = ["Progress", "serve_metrics"]
+
+INTENTS = Counter("sexton_intents_total", "Intents by state; records read = the sum over states", ["state"])
+KEYS = Counter("sexton_keys_total", "Keys of intents by state of the intent", ["state"])
+RECORDS = Counter("sexton_decode_records_total", "Records read from the intents topic")
+SUBJECTS = Counter("sexton_judge_subjects_total", "Subjects that the issuer was asked about")
+CALLS = Counter("sexton_judge_issuer_calls_total", "Calls to the issuer, barriers not counted")
+BARRIERS = Counter("sexton_judge_barriers_total", "Barriers, one for each micro-batch that was tried")
+REQUESTS = Counter("sexton_execute_requests_total", "DeleteObjects requests with a clean reply")
+KEYS_SENT = Counter("sexton_execute_keys_total", "Keys in those requests, after duplicates were merged")
+STAGE = Counter("sexton_stage_seconds_total", "Wall time of tasks by stage", ["stage"])
+HELD = Counter("sexton_settle_held_total", "Times that a micro-batch was held by an environment fault")
+BATCHES = Counter("sexton_settle_micro_batches_total", "Micro-batches settled")
+BACKLOG = Gauge("sexton_decode_backlog_records", "Records of the intents topic not yet worked off")
+OLDEST = Gauge("sexton_decode_oldest_pending_seconds", "Age of the oldest record not yet worked off")
+
+
+def serve_metrics(port: int | None) -> None:
+    """Serve Prometheus metrics on loopback, unless no port is set."""
+    if port is not None:
+        start_http_server(port, addr="127.0.0.1")
+
+
+@dataclass(slots=True)
+class Progress:
+    """Sums up micro-batches and prints each one."""
+
+    out: TextIO = field(default_factory=lambda: sys.stderr)
+    total: Counts = field(default_factory=Counts)
+    batches: int = 0
+    busy_s: float = 0.0
+    clock: Any = time.time
+
+    def settled(self, batch_id: int, counts: Counts, ends: Sequence[int], seconds: float) -> None:
+        """Take in a micro-batch whose rows Kafka has acknowledged; `ends` are the barrier's end offsets."""
+        self.total = self.total + counts
+        self.batches += 1
+        self.busy_s += seconds
+        backlog = self._backlog(ends)
+        oldest = 0.0
+        if backlog and counts.oldest_us is not None:
+            oldest = max(0.0, self.clock() - counts.oldest_us / 1e6)
+        _count(counts)
+        BACKLOG.set(backlog)
+        OLDEST.set(oldest)
+        self._print(
+            {
+                "event": "micro_batch",
+                "batch": batch_id,
+                "records": counts.records,
+                "keys": sum(counts.keys.values()),
+                "intents": dict(counts.intents),
+                "requests": counts.requests,
+                "seconds": round(seconds, 3),
+                "keys_per_s": round(sum(counts.keys.values()) / seconds) if seconds else 0,
+                "backlog": backlog,
+                "oldest_pending_s": round(oldest, 1),
+                "eta_s": round(backlog / (counts.records / seconds), 1) if counts.records and seconds else 0,
+            }
+        )
+
+    def held(self, fault: str, wait_s: float) -> None:
+        """Say that the micro-batch waits for the environment; offsets stay."""
+        HELD.inc()
+        self._print({"event": "held", "fault": fault, "next_try_s": round(wait_s, 1)})
+
+    def note(self, event: str, **values: Any) -> None:
+        """Say anything else."""
+        self._print({"event": event, **values})
+
+    def _backlog(self, ends: Sequence[int]) -> int:
+        reached = self.total.reached
+        return sum(end - reached.get(p, end) for p, end in enumerate(ends) if end > reached.get(p, end))
+
+    def _print(self, line: dict[str, Any]) -> None:
+        text = _for_people(line) if self.out.isatty() else json.dumps(line)
+        print(text, file=self.out, flush=True)
+
+
+def _for_people(line: dict[str, Any]) -> str:
+    if line["event"] == "micro_batch":
+        words = " ".join(f"{word}={n}" for word, n in sorted(line["intents"].items()))
+        return (
+            f"reaper: {line['records']:,} records, {line['keys']:,} keys in {line['seconds']:.1f} s "
+            f"({line['keys_per_s']:,} keys/s) {words}; backlog {line['backlog']:,}, "
+            f"oldest {line['oldest_pending_s']:.0f} s, done in {line['eta_s']:.0f} s"
+        )
+    rest = " ".join(f"{name}={value}" for name, value in line.items() if name != "event")
+    return f"reaper: {line['event'].replace('_', ' ')} {rest}".rstrip()
+
+
+def _count(counts: Counts) -> None:
+    for state, number in counts.intents.items():
+        INTENTS.labels(state).inc(number)
+    for state, number in counts.keys.items():
+        KEYS.labels(state).inc(number)
+    for stage, seconds in counts.seconds.items():
+        STAGE.labels(stage).inc(seconds)
+    RECORDS.inc(counts.records)
+    SUBJECTS.inc(counts.subjects)
+    CALLS.inc(counts.issuer_calls)
+    REQUESTS.inc(counts.requests)
+    KEYS_SENT.inc(counts.keys_sent)
+    BATCHES.inc()

@@ -1,0 +1,231 @@
+"""One task of a micro-batch: decode, judge, execute and settle its records in one pass, in one Spark stage.
+
+No shuffle, no cache and no second action: each would read Kafka again and delete twice. All rows leave at
+the end of the task, when every request is acknowledged; they are small, so that a task holds its intents'
+outcomes and not their keys' objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from sexton.issuer.client import IssuerClient, Subject
+
+from sexton.schemas import events
+from sexton.schemas.codec import Codec
+from sexton.schemas.errors import EnvironmentFault
+from sexton.schemas.memo import cache
+from sexton.schemas.registry import open_codec
+from sexton.schemas.settings import Settings
+from sexton.schemas.windows import Window
+from sexton.storage import StoreSettings, open_deleter
+from sexton.streaming_jobs.reaper.counts import Counts
+from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, decode
+from sexton.streaming_jobs.reaper.execute import Execution, Executor
+from sexton.streaming_jobs.reaper.judge import NotYet, judge, parse_allow, subjects
+from sexton.streaming_jobs.reaper.settle import WORDS, Row, Settler, key_count
+
+__all__ = ["ROW_SCHEMA", "ROW_SPARK_SCHEMA", "TaskPlan", "make_task"]
+
+SUBJECTS_PER_CALL = 10_000
+_ROWS_PER_BATCH = 2_000
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+ROW_SCHEMA = pa.schema(
+    [("topic", pa.string()), ("key", pa.binary()), ("value", pa.binary()), ("headers", _HEADERS)]
+)
+ROW_SPARK_SCHEMA = "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """What the driver gives each task of a micro-batch: settings, and the barrier as of which it judges."""
+
+    settings: Settings
+    topic_id: str
+    log_offset: int
+    ends: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Settling:
+    """An intent with its verdict, waiting for its requests to be acknowledged."""
+
+    decoded: Decoded
+    verdict: events.Verdict
+    execution: Execution | None = None
+
+
+@dataclass(slots=True)
+class _Work:
+    """One task's state."""
+
+    plan: TaskPlan
+    codec: Codec
+    issuer: IssuerClient
+    executor: Executor
+    settler: Settler
+    now: datetime
+    windows: dict[Subject, Window | None] = field(default_factory=dict)
+    asked: set[Subject] = field(default_factory=set)
+    settling: list[_Settling] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counts)
+
+
+def make_task(
+    plan: TaskPlan, report: Callable[[Counts], None]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that Spark runs over a task's batches; `report` is called once, at its end."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        work = _open(plan)
+        for batch in batches:
+            _work_off(work, _records(batch))
+        with work.counts.stage("execute"):
+            work.executor.finish()
+        with work.counts.stage("settle"):
+            rows = _settle(work)
+        report(work.counts)
+        for start in range(0, len(rows), _ROWS_PER_BATCH):
+            yield _to_arrow(rows[start : start + _ROWS_PER_BATCH])
+
+    return task
+
+
+@cache
+def _issuer(url: str, timeout_s: float) -> IssuerClient:
+    """Return the process's client: Python workers are reused, a client made for each task is not cheap."""
+    return IssuerClient(url, timeout_s=timeout_s)
+
+
+def _open(plan: TaskPlan) -> _Work:
+    settings = plan.settings
+    now = datetime.now(UTC)
+    codec = open_codec(settings)
+    store = StoreSettings(
+        endpoint_url=settings.s3_endpoint_url,
+        region=settings.s3_region,
+        requests_in_flight=settings.reaper_requests_in_flight,
+    )
+    return _Work(
+        plan=plan,
+        codec=codec,
+        issuer=_issuer(settings.issuer_url, settings.issuer_timeout_s),
+        executor=Executor(open_deleter(store)),
+        settler=Settler(codec, settings.topic_prefix, plan.topic_id, now),
+        now=now,
+    )
+
+
+def _records(batch: pa.RecordBatch) -> Iterable[Record]:
+    columns = (
+        batch.column("partition").to_pylist(),
+        batch.column("offset").to_pylist(),
+        batch.column("timestamp").cast(pa.int64()).to_pylist(),
+        batch.column("key").to_pylist(),
+        batch.column("value").to_pylist(),
+    )
+    return map(Record, *columns)
+
+
+def _work_off(work: _Work, batch: Iterable[Record]) -> None:
+    counts = work.counts
+    with counts.stage("decode"):
+        decoded = _decode(work, batch)
+    with counts.stage("judge"):
+        _ask(work, decoded)
+        passed = _judge(work, decoded)
+    with counts.stage("execute"):
+        for settling in passed:
+            action = settling.decoded.intent.action
+            assert isinstance(action, events.DeleteObjects)  # nothing else is judged `pass`
+            settling.execution = work.executor.add(action)
+
+
+def _decode(work: _Work, batch: Iterable[Record]) -> list[Decoded]:
+    found: list[Decoded] = []
+    counts, ends = work.counts, work.plan.ends
+    for record in batch:
+        if record.partition >= len(ends) or record.offset >= ends[record.partition]:
+            raise EnvironmentFault(
+                "the micro-batch does not lie below its barrier: "
+                f"partition={record.partition} offset={record.offset}"
+            )
+        counts.saw(record.partition, record.offset, record.written_at_us)
+        result = decode(work.codec, record)
+        if isinstance(result, Decoded):
+            found.append(result)
+        elif isinstance(result, Rejected):
+            counts.add("dead-lettered")
+            work.rows.append(work.settler.dead_letter(result))
+        else:
+            counts.add("skipped")
+    return found
+
+
+def _ask(work: _Work, decoded: list[Decoded]) -> None:
+    """Ask the issuer for the windows that this task has not seen yet, thousands in one call."""
+    new = {s for d in decoded for s in subjects(d.intent, d.record.partition)} - work.asked
+    ordered = sorted(new, key=lambda s: (s.tenant, s.generation))
+    for start in range(0, len(ordered), SUBJECTS_PER_CALL):
+        chunk = ordered[start : start + SUBJECTS_PER_CALL]
+        answer = work.issuer.validate(chunk, at_least=work.plan.log_offset)
+        if answer.topic_id != work.plan.topic_id:
+            raise EnvironmentFault(f"the issuer judges another intents topic: {answer.topic_id}")
+        work.windows.update(answer.windows)
+        work.counts.issuer_calls += 1
+        work.counts.subjects += len(chunk)
+    work.asked |= new
+
+
+def _judge(work: _Work, decoded: list[Decoded]) -> list[_Settling]:
+    passed: list[_Settling] = []
+    allow = parse_allow(work.plan.settings.allow)
+    for d in decoded:
+        judgement = judge(
+            d.intent,
+            work.settler.position(d.record),
+            work.windows,
+            log_offset=work.plan.log_offset,
+            now=work.now,
+            allow=allow,
+        )
+        if isinstance(judgement, NotYet):
+            work.counts.add("deferred")
+            work.rows.append(work.settler.deferred(d.record, d.intent, judgement))
+            continue
+        settling = _Settling(d, judgement)
+        work.settling.append(settling)
+        if judgement.result is events.VerdictResult.PASS:
+            passed.append(settling)
+    return passed
+
+
+def _settle(work: _Work) -> list[Row]:
+    ids = work.executor.request_ids
+    for settling in work.settling:
+        numbers = settling.execution.requests if settling.execution else ()
+        d = settling.decoded
+        work.rows.append(
+            work.settler.outcome(d.record, d.intent, settling.verdict, [ids[n] for n in numbers])
+        )
+        work.counts.add(WORDS[settling.verdict.result].value, key_count(d.intent.action))
+    work.counts.requests = work.executor.requests
+    work.counts.keys_sent = work.executor.keys_sent
+    return work.rows
+
+
+def _to_arrow(rows: list[Row]) -> pa.RecordBatch:
+    headers = [[{"key": name, "value": value} for name, value in row.headers] for row in rows]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([row.topic for row in rows], pa.string()),
+            pa.array([row.key for row in rows], pa.binary()),
+            pa.array([row.value for row in rows], pa.binary()),
+            pa.array(headers, _HEADERS),
+        ],
+        schema=ROW_SCHEMA,
+    )

@@ -1,0 +1,88 @@
+"""The Spark session of Sexton's jobs, and where its Kafka connector comes from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import resources
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sexton.schemas.settings import Settings
+
+__all__ = ["CONNECTOR", "connector_jars", "kafka_options", "open_session"]
+
+SPARK_VERSION = "4.2.0"
+CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}"
+# librdkafka's names for what the Java client calls otherwise; equal names pass as they are.
+_JAVA_NAMES = {"sasl.mechanisms": "sasl.mechanism"}
+_PASSED = ("security.protocol", "sasl.", "ssl.")
+
+
+def connector_jars(cache_dir: Path) -> list[Path]:
+    """Return the connector's jars in the cache, none if they were never fetched."""
+    return sorted((cache_dir.expanduser() / f"spark-kafka-{SPARK_VERSION}").glob("*.jar"))
+
+
+def open_session(settings: Settings, app: str, *, memory: str = "1g") -> SparkSession:
+    """Return the Spark session: a local one, or under spark-submit the one that it prepared.
+
+    Speculation is off, as a speculated task deletes twice; the time zone is UTC.
+    """
+    # Else workers take `python3` from PATH, which does not have the packages of this environment.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    log_config = resources.files("sexton.streaming_jobs") / "log4j2.properties"
+    builder = (
+        SparkSession.builder.appName(app)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.speculation", "false")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.python.worker.reuse", "true")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "2000")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "10")
+    )
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit, whose own settings stand
+        builder = (
+            builder.master(f"local[{settings.reaper_cores}]")
+            .config("spark.driver.memory", memory)
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config(
+                "spark.driver.extraJavaOptions",
+                f"-XX:+UseSerialGC -Dlog4j2.configurationFile={log_config}",
+            )
+        )
+        jars = connector_jars(settings.cache_dir)
+        if jars:
+            builder = builder.config("spark.jars", ",".join(map(str, jars)))
+        else:
+            builder = builder.config("spark.jars.packages", CONNECTOR)
+    return builder.getOrCreate()
+
+
+def kafka_options(settings: Settings) -> dict[str, str]:
+    """Return the options of Spark's Kafka source and sink that name the cluster and how to log in."""
+    options = {"kafka.bootstrap.servers": settings.kafka_bootstrap_servers}
+    for name, value in settings.kafka_extra.items():
+        if name.startswith(_PASSED):
+            options[f"kafka.{_JAVA_NAMES.get(name, name)}"] = value
+    user = settings.kafka_extra.get("sasl.username")
+    if user is not None:
+        mechanism = settings.kafka_extra.get("sasl.mechanisms", "PLAIN")
+        login = "scram.ScramLoginModule" if mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
+        password = settings.kafka_extra.get("sasl.password", "")
+        for key in ("kafka.sasl.username", "kafka.sasl.password"):
+            options.pop(key, None)
+        options["kafka.sasl.jaas.config"] = (
+            f"org.apache.kafka.common.security.{login} required "
+            f"username={_quoted(user)} password={_quoted(password)};"
+        )
+    if (ca := options.pop("kafka.ssl.ca.location", None)) is not None:
+        options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": ca}
+    return options
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

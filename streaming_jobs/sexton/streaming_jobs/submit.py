@@ -1,0 +1,27 @@
+"""The reaper as a script for spark-submit: the same entry point as `sexton reaper run`.
+
+Install the wheel where driver and executors run, then for example:
+
+    spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0 \\
+        "$(python -c 'import sexton.streaming_jobs.submit as s; print(s.__file__)')" --once
+"""
+
+from __future__ import annotations
+
+import sys
+
+from sexton.schemas.errors import SextonError
+from sexton.streaming_jobs.commands import app
+
+
+def main() -> None:
+    """Run `reaper run` with this script's arguments."""
+    try:
+        app(["run", *sys.argv[1:]])
+    except SextonError as error:
+        print(f"error: {error}" + (f"\n\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()
