@@ -1,0 +1,7 @@
+"""The local stack: Kafka, Valkey, an S3 server and the issuer, started, repaired and ended by one command."""
+
+from __future__ import annotations
+
+from sexton.deploy.local.stack import PARTS, LocalStack, PartStatus
+
+__all__ = ["PARTS", "LocalStack", "PartStatus"]

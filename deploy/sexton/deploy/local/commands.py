@@ -1,0 +1,126 @@
+"""`sexton local`: the local stack."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from sexton.deploy.local.stack import BUCKET, LocalStack
+from sexton.deploy.output import Format, coloured, say, show_json, show_table
+from sexton.schemas import settings
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="The local stack: Kafka, Valkey, an S3 server, the issuer, topics and a bucket.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+Directory = Annotated[
+    Path | None, typer.Option("--dir", help="its folder; default: SEXTON_STATE_DIR", show_default=False)
+]
+Form = Annotated[Format, typer.Option("--format", help="how to print")]
+_UP = """\b
+Examples:
+  eval "$(sexton local up)"
+  sexton local up --dir /tmp/stack --without issuer --format json
+"""
+_DOWN = """\b
+Examples:
+  sexton local down
+  sexton local down --wipe
+"""
+_STATUS = """\b
+Examples:
+  sexton local status
+  sexton local status --format json
+"""
+_COLOURS = {"ready": "green", "dead": "red", "starting": "yellow"}
+
+
+@app.command(epilog=_UP)
+def up(
+    dir: Directory = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="leave out: kafka, redis, s3, issuer, topics, bucket (repeatable)"),
+    ] = None,
+    format: Form = Format.TEXT,
+) -> None:
+    """Start what is not running, wait until each part answers, and print the variables to use.
+
+    A second `up` finds the first one's parts and starts those again that died.
+    """
+    with _ended_by_signals():
+        stack = LocalStack.start(_directory(dir), without=without or (), say=say)
+    if format is Format.JSON:
+        show_json(stack.env)
+    else:
+        for name, value in stack.env.items():
+            print(f"export {name}={shlex.quote(value)}")
+    say(f"ready: bucket {BUCKET}, logs in {stack.directory / 'logs'}; `sexton local down` ends it")
+
+
+@app.command(epilog=_DOWN)
+def down(
+    dir: Directory = None,
+    wipe: Annotated[bool, typer.Option("--wipe", help="remove its data and logs too")] = False,
+) -> None:
+    """End what `up` started, and wait until it is gone. Kafka's and Valkey's data stay for the next `up`."""
+    stack = LocalStack(_directory(dir))
+    stack.stop()
+    if wipe:
+        for name in ("kafka", "redis", "logs", "checkpoint"):
+            shutil.rmtree(stack.directory / name, ignore_errors=True)
+    say("down")
+
+
+@app.command(epilog=_STATUS)
+def status(dir: Directory = None, format: Form = Format.TEXT) -> None:
+    """Print how each server is; exit 1 if one that was started does not answer."""
+    stack = LocalStack(_directory(dir))
+    rows = [asdict(row) for row in stack.status()]
+    if format is Format.JSON:
+        show_json({"directory": str(stack.directory), "parts": rows})
+    else:
+        columns = ("part", "state", "pid", "port", "log")
+        painted = [
+            row | {"state": coloured(row["state"], _COLOURS.get(row["state"], "yellow"))} for row in rows
+        ]
+        show_table(painted, columns)
+    if any(row["state"] in ("dead", "starting") for row in rows):
+        raise typer.Exit(1)
+
+
+def _directory(given: Path | None) -> Path:
+    return settings.load(state_dir=given).state_dir
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Turn the first signal into KeyboardInterrupt; later ones must not cut the clean-up short."""
+    seen = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal seen
+        if not seen:
+            seen = True
+            raise KeyboardInterrupt
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,109 @@
+"""Start, recognise and end processes that outlive the one that started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from sexton.schemas.errors import EnvironmentFault
+
+__all__ = ["Process", "alive", "last_lines", "send", "spawn", "stop"]
+
+# Clocks are adjusted, and the start time is derived from the clock; a pid is not reused this quickly.
+_SAME_START_S = 1.0
+_TERM_SECONDS = 15.0
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process by pid and start time (seconds since the epoch): a pid alone may belong to another by now."""
+
+    pid: int
+    started: float
+
+
+def spawn(command: Sequence[str], *, directory: Path, log: Path, environment: Mapping[str, str]) -> Process:
+    """Start a command in a session of its own, its output appended to `log`.
+
+    Its own session keeps the terminal's Ctrl-C from it: who ends it, and in which order, is decided here.
+    Raises EnvironmentFault when the program cannot be started.
+    """
+    with log.open("ab") as output:
+        try:
+            child = subprocess.Popen(
+                list(command),
+                cwd=directory,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise EnvironmentFault(f"cannot be started: {command[0]}: {error}") from error
+    try:
+        started = psutil.Process(child.pid).create_time()
+    except psutil.NoSuchProcess:
+        started = time.time()
+    # The child may outlive this process, and is waited for by pid: Popen's own book-keeping would only warn.
+    child.returncode = 0
+    return Process(child.pid, started)
+
+
+def alive(process: Process) -> bool:
+    """Tell whether exactly this process still runs; a zombie does not."""
+    _reap(process.pid)
+    try:
+        found = psutil.Process(process.pid)
+        same = abs(found.create_time() - process.started) <= _SAME_START_S
+        return same and bool(found.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def send(process: Process, number: signal.Signals) -> None:
+    """Send a signal to the process and what it started; nothing happens if it is gone."""
+    if alive(process):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+
+
+def stop(processes: Sequence[Process], *, term_seconds: float = _TERM_SECONDS) -> None:
+    """End processes and return when all are gone: SIGTERM, then SIGKILL to those that take too long."""
+    for number, seconds in ((signal.SIGTERM, term_seconds), (signal.SIGKILL, 10.0)):
+        remaining = [process for process in processes if alive(process)]
+        for process in remaining:
+            send(process, number)
+        deadline = time.monotonic() + seconds
+        while any(alive(process) for process in remaining) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+    if stuck := [str(process.pid) for process in processes if alive(process)]:
+        raise EnvironmentFault(f"processes that do not end: {', '.join(stuck)}")
+
+
+def last_lines(log: Path, count: int = 15) -> str:
+    """Return the end of a log file, for the error that tells why a part did not start."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 16_384))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError as error:
+        return f"(no log: {error})"
+    return "\n".join(lines[-count:]) or "(its log is empty)"
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return  # not our child: another `sexton local` command started it

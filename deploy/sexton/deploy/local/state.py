@@ -1,0 +1,86 @@
+"""What a local stack has started, on disk: `state.json` in its folder."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sexton.deploy.local.process import Process
+from sexton.schemas.errors import EnvironmentFault
+
+__all__ = ["State", "load", "locked", "save"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Ports by purpose, processes by part, and the parts that were left out."""
+
+    ports: Mapping[str, int] = field(default_factory=dict)
+    processes: Mapping[str, Process] = field(default_factory=dict)
+    without: frozenset[str] = frozenset()
+
+
+def load(directory: Path) -> State:
+    """Return the state of the stack in `directory`; an empty one if none was ever started there.
+
+    Raises EnvironmentFault when the file is there and cannot be understood: its processes are then unknown.
+    """
+    path = _path(directory)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return State()
+    try:
+        raw = json.loads(text)
+        if raw["version"] != _VERSION:
+            raise ValueError(f"version {raw['version']}")
+        processes = {
+            name: Process(int(entry["pid"]), float(entry["started"]))
+            for name, entry in raw["processes"].items()
+        }
+        return State(dict(raw["ports"]), processes, frozenset(raw["without"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise EnvironmentFault(
+            f"the local stack's state cannot be read: {path}: {error}",
+            hint="end its processes by hand, then remove the file",
+        ) from error
+
+
+def save(directory: Path, state: State) -> None:
+    """Write the state, whole or not at all."""
+    raw = {
+        "version": _VERSION,
+        "ports": dict(state.ports),
+        "processes": {
+            name: {"pid": process.pid, "started": process.started}
+            for name, process in state.processes.items()
+        },
+        "without": sorted(state.without),
+    }
+    path = _path(directory)
+    unfinished = path.with_suffix(f".{os.getpid()}")
+    unfinished.write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
+    unfinished.replace(path)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep a second command from changing the same stack at the same time; it waits."""
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _path(directory: Path) -> Path:
+    return directory / "state.json"

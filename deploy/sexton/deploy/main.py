@@ -1,0 +1,168 @@
+"""The `sexton` command: finds a noun's verbs beside their code and imports them only when called."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import logging
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from sexton.schemas.errors import SextonError, UsageError
+
+__all__ = ["NOUNS", "Noun", "main", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """One noun: `target` is `module:attribute` of its Typer app, or of a function for a noun without verbs.
+
+    `extra` names what has to be installed for it.
+    """
+
+    name: str
+    target: str
+    extra: str
+    summary: str
+
+
+NOUNS = (
+    Noun("local", "sexton.deploy.local.commands:app", "local", "the local stack: up, down, status"),
+    Noun(
+        "topics",
+        "sexton.deploy.topics_commands:app",
+        "consumers",
+        "create the topics, or check their settings",
+    ),
+    Noun("issuer", "sexton.issuer.commands:app", "issuer", "the generation authority: serve, rebuild, show"),
+    Noun("reaper", "sexton.streaming_jobs.commands:app", "streaming", "the streaming job: run"),
+    Noun(
+        "intents", "sexton.consumers.commands:intents_app", "consumers", "emit intents, ask for their status"
+    ),
+    Noun("tail", "sexton.consumers.commands:tail", "consumers", "decoded records of a topic"),
+    Noun("config", "sexton.deploy.config_commands:app", "consumers", "show the settings in force"),
+    Noun("doctor", "sexton.deploy.doctor:doctor", "consumers", "preflight probes of everything outside"),
+)
+_HELP = """\
+Sexton deletes objects from shared object storage, and never one that somebody still needs.
+
+Usage: sexton <noun> <verb> [options]
+
+Nouns:
+{nouns}
+
+Options:
+  --version  print the version
+  --help     this text; `sexton <noun> --help` tells a noun's verbs
+
+Settings are SEXTON_... variables: `sexton config show` prints each with its value and source.
+Exit codes: 0 done, 1 the request failed, 2 wrong usage or internal error,
+75 an environment fault (nothing advanced; try again), 130 interrupted.
+
+Examples:
+  sexton local up                       start everything on this machine
+  sexton intents emit --file F.jsonl    ask for deletions
+  sexton tail outcomes --until-end      see what became of them
+"""
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    raise SystemExit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; every error of Sexton is told here and nowhere else."""
+    try:
+        return _dispatch(arguments)
+    except SextonError as error:
+        _tell(str(error), error.hint)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader has seen enough; what Python would still flush has no one to go to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        logging.getLogger(__name__).debug("internal error", exc_info=True)
+        _tell(f"internal error: {type(error).__name__}: {error}", "SEXTON_LOG_LEVEL=DEBUG shows where")
+        return 2
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("--help", "-h", "help"):
+        width = max(len(noun.name) for noun in NOUNS)
+        nouns = "\n".join(f"  {noun.name:<{width}}  {noun.summary}" for noun in NOUNS)
+        print(_HELP.format(nouns=nouns), end="", file=sys.stdout if arguments else sys.stderr)
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        from importlib.metadata import version
+
+        print(f"sexton {version('sexton')}")
+        return 0
+    noun = _noun(arguments[0])
+    command = _load(noun)
+    _start_logging()
+    try:
+        command(args=arguments[1:], prog_name=f"sexton {noun.name}")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
+
+
+def _noun(name: str) -> Noun:
+    for noun in NOUNS:
+        if noun.name == name:
+            return noun
+    close = difflib.get_close_matches(name, [noun.name for noun in NOUNS], n=1)
+    hint = f"did you mean `sexton {close[0]}`?" if close else "`sexton --help` lists the nouns"
+    raise UsageError(f"unknown noun: {name}", hint=hint)
+
+
+def _load(noun: Noun) -> Any:
+    module, _, attribute = noun.target.partition(":")
+    try:
+        import typer
+        from typer.main import get_command, get_group
+
+        found = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "sexton":
+            raise
+        raise UsageError(
+            f"`sexton {noun.name}` needs a package that is not installed: {error.name}",
+            hint=f'pip install "sexton[{noun.extra}]"',
+        ) from error
+    if isinstance(found, typer.Typer):
+        return get_group(found)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(noun.name)(found)
+    return get_command(single)
+
+
+def _start_logging() -> None:
+    from sexton.schemas import settings
+    from sexton.schemas.errors import InvalidSettings
+
+    try:
+        level = settings.load().log_level
+    except InvalidSettings:
+        level = "INFO"  # the verb loads the settings itself and says what is wrong with them
+    logging.basicConfig(
+        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    if level != "DEBUG":
+        logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def _tell(message: str, hint: str | None) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    if hint:
+        print(f"\nhint: {hint}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

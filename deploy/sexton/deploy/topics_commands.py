@@ -1,0 +1,66 @@
+"""`sexton topics`: create the topics, or compare them with what is needed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from sexton.deploy import topics
+from sexton.deploy.output import Format, say, show_json, show_table
+from sexton.schemas import settings
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Sexton's topics.", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+_CREATE = """\b
+Examples:
+  sexton topics create
+  sexton topics create --replication-factor 3 --partitions 48
+"""
+_CHECK = """\b
+Examples:
+  sexton topics check
+  sexton topics check --format json
+"""
+
+
+@app.command(epilog=_CREATE)
+def create(
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(min=1, help="copies of each record; default: 3, or 1 with fewer than 3 brokers"),
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="partitions of each topic that may have several")
+    ] = None,
+) -> None:
+    """Create the topics that are missing, and the log's first event; print the names of the new ones.
+
+    Topics that exist are not changed: `sexton topics check` tells what is wrong with them.
+    """
+    created = topics.create_installation(settings.load(), replication_factor, partitions)
+    for name in created:
+        print(name)
+    say(f"{len(created)} topics created" if created else "every topic is there")
+
+
+@app.command(epilog=_CHECK)
+def check(
+    format: Annotated[Format, typer.Option(help="how to print")] = Format.TEXT,
+) -> None:
+    """Compare the topics with what is needed; exit 1 if anything makes deleting unsafe or impossible.
+
+    Differences that are not fatal are warnings, and alone exit 0.
+    """
+    problems = topics.check_topics(settings.load())
+    rows = [{"severity": "error" if p.fatal else "warning", **asdict(p)} for p in problems]
+    if format is Format.JSON:
+        show_json(rows)
+    elif rows:
+        show_table(rows, ("severity", "topic", "setting", "found", "needed"))
+    fatal = sum(problem.fatal for problem in problems)
+    say(f"{fatal} errors, {len(problems) - fatal} warnings")
+    if fatal:
+        raise typer.Exit(1)
