@@ -25,30 +25,16 @@ __all__ = ["NAMESPACE", "from_avro", "from_json", "to_avro", "to_json"]
 NAMESPACE = "sexton"
 _Event = TypeVar("_Event")
 _Convert = Callable[[Any], Any]
-_SCALARS = (str, int, bytes)
 
 
-def to_avro(value: Any) -> Any:
-    """Return what fastavro writes for an event; raises InvalidEvent for a naive datetime."""
-    if dataclasses.is_dataclass(value):
-        return {name: _branch(getattr(value, name), tagged) for name, tagged in _members(type(value))}
-    if isinstance(value, datetime):
-        return _aware(value)
-    if isinstance(value, str | int | bytes) or value is None:
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): to_avro(item) for key, item in value.items()}
-    if isinstance(value, Sequence):
-        return value if value and type(value[0]) in _SCALARS else [to_avro(item) for item in value]
-    return value  # of no type that a schema has: the writer names it
+def to_avro(event: Any) -> dict[str, Any]:
+    """Return what fastavro writes for an event.
 
-
-def _branch(value: Any, tagged: bool) -> Any:
-    if not tagged:
-        return to_avro(value)
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_branch(item, True) for item in value]
-    return (f"{NAMESPACE}.{type(value).__name__}", to_avro(value))
+    Raises InvalidEvent that names the field: of another type than its hint says (fastavro itself would cut a
+    float down to an integer, and take a text for a list of one-letter keys), or a naive datetime.
+    """
+    plain: dict[str, Any] = _plain_record(type(event))(event)
+    return plain
 
 
 def from_avro(cls: type[_Event], plain: Mapping[str, Any]) -> _Event:
@@ -118,6 +104,69 @@ def _optional(hint: Any) -> Any | None:
     if typing.get_origin(hint) is types.UnionType and type(None) in typing.get_args(hint):
         return next(arg for arg in typing.get_args(hint) if arg is not type(None))
     return None
+
+
+@cache
+def _plain_record(cls: Any) -> _Convert:
+    if not dataclasses.is_dataclass(cls):
+        raise InvalidEvent(f"not an event: {cls.__name__}")
+    converters = tuple((name, _plain(hint, f"{cls.__name__}.{name}")) for name, hint in _hints(cls).items())
+
+    def convert(event: Any) -> Any:
+        return {name: f(getattr(event, name)) for name, f in converters}
+
+    return convert
+
+
+def _plain(hint: Any, path: str) -> _Convert:
+    if (inner := _optional(hint)) is not None:
+        f = _plain(inner, path)
+        return lambda value: None if value is None else f(value)
+    if _is_tagged(hint):
+        return _plain_union(typing.get_args(hint), path)
+    origin = typing.get_origin(hint)
+    if origin is Sequence:
+        return _plain_sequence(typing.get_args(hint)[0], path)
+    if origin is Mapping:
+        of = _plain(typing.get_args(hint)[1], f"{path}{{}}")
+        return lambda value: {name: of(item) for name, item in _expect(value, dict, path).items()}
+    if dataclasses.is_dataclass(hint):
+        return _plain_union((typing.cast(type, hint),), path, tagged=False)
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return lambda value: value if type(value) is hint else _symbol(hint, value, path)
+    if hint is datetime:
+        return lambda value: _aware(value if isinstance(value, datetime) else _expect(value, datetime, path))
+    return lambda value: value if type(value) is hint else _subtype(value, hint, path)
+
+
+def _plain_union(branches: tuple[type, ...], path: str, *, tagged: bool = True) -> _Convert:
+    by_class = {cls: (f"{NAMESPACE}.{cls.__name__}", _plain_record(cls)) for cls in branches}
+
+    def convert(value: Any) -> Any:
+        if (branch := by_class.get(type(value))) is None:
+            names = " or ".join(cls.__name__ for cls in branches)
+            raise InvalidEvent(f"{path}: expected {names}, not {_kind(value)}")
+        return (branch[0], branch[1](value)) if tagged else branch[1](value)
+
+    return convert
+
+
+def _plain_sequence(hint: Any, path: str) -> _Convert:
+    f = _plain(hint, f"{path}[]")
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            raise InvalidEvent(f"{path}: expected a list, not {_kind(value)}")
+        if hint is str:
+            return value  # the hot path; the writer itself refuses what is not text
+        return [f(item) for item in value]
+
+    return convert
+
+
+def _subtype(value: Any, cls: type, path: str) -> Any:
+    # A subclass of text or bytes is written as what it is; a bool is no integer.
+    return value if cls in (str, bytes) and isinstance(value, cls) else _expect(value, cls, path)
 
 
 @cache
