@@ -114,6 +114,8 @@ class Codec:
         Raises InvalidEvent for a field of the wrong type, a naive datetime or text that UTF-8 cannot carry;
         EnvironmentFault when the registry is away.
         """
+        if type(event) not in _VERSIONS:
+            raise InvalidEvent(f"not an event: {type(event).__name__}")
         schema = schema_of(type(event))
         out = io.BytesIO()
         out.write(schema.header if self._registry is None else self._confluent_header(schema, topic))

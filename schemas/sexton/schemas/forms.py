@@ -108,8 +108,6 @@ def _optional(hint: Any) -> Any | None:
 
 @cache
 def _plain_record(cls: Any) -> _Convert:
-    if not dataclasses.is_dataclass(cls):
-        raise InvalidEvent(f"not an event: {cls.__name__}")
     converters = tuple((name, _plain(hint, f"{cls.__name__}.{name}")) for name, hint in _hints(cls).items())
 
     def convert(event: Any) -> Any:
