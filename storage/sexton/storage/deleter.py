@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import (
+    BotoCoreError,
     ConnectTimeoutError,
     EndpointConnectionError,
-    HTTPClientError,
     ProxyConnectionError,
     ReadTimeoutError,
 )
@@ -106,8 +106,16 @@ class BatchDeleter:
     def _exchange(self, bucket: str, request: AWSPreparedRequest) -> RawReply:
         try:
             response: AWSResponse = self._wire(request.url).send(request)
-        except HTTPClientError as error:
+        except BotoCoreError as error:
             raise self._no_reply(bucket, request.url, error) from error
+        # botocore's pool does not compare the two, and a reply cut short may end where it looks whole.
+        promised = response.headers.get("content-length")
+        if promised is not None and int(promised) != len(response.content):
+            raise NoReply(
+                f"the reply broke off after {len(response.content)} of {promised} bytes, effect unknown: "
+                f"bucket={bucket}",
+                effect_unknown=True,
+            )
         request_id = response.headers.get("x-amz-request-id", "")
         return RawReply(response.status_code, request_id, response.content)
 
@@ -127,7 +135,7 @@ class BatchDeleter:
             wire = self._wires.setdefault(origin, URLLib3Session(**options))
         return wire
 
-    def _no_reply(self, bucket: str, url: str, error: HTTPClientError) -> NoReply:
+    def _no_reply(self, bucket: str, url: str, error: BotoCoreError) -> NoReply:
         address = urlsplit(url)
         where = f"bucket={bucket} store={address.scheme}://{address.netloc}"
         if isinstance(error, _NEVER_SENT):

@@ -17,6 +17,7 @@ from botocore.exceptions import (
     ParamValidationError,
     ProxyConnectionError,
 )
+from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from sexton.schemas.errors import InvalidSettings, StoreUnavailable, UsageError
 from sexton.storage.errors import NoReply, StoreRefused
@@ -123,7 +124,7 @@ def _typed(what: str) -> Iterator[None]:
             effect_unknown=False,
             hint="is the store up, and SEXTON_S3_ENDPOINT_URL right?",
         ) from error
-    except HTTPClientError as error:
+    except (HTTPClientError, BotoConnectionError) as error:
         raise NoReply(
             f"no answer from the store, effect unknown: {what}: {error}", effect_unknown=True
         ) from error

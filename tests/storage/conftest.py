@@ -1,0 +1,59 @@
+"""A recording S3 server of its own for every test, and a clean AWS environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.support.s3_recorder import S3Recorder
+
+from sexton.storage import BatchDeleter, StoreSettings
+
+BUCKET = "bucket"
+
+
+@pytest.fixture(autouse=True)
+def _no_aws_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    nowhere = str(tmp_path_factory.getbasetemp() / "no-aws-config")
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", nowhere)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", nowhere)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Recorder]:
+    """A recorder whose credentials are in the environment, with one empty bucket."""
+    with S3Recorder() as recorder:
+        for name, value in recorder.environ.items():
+            monkeypatch.setenv(name, value)
+        recorder.create_bucket(BUCKET)
+        yield recorder
+
+
+@pytest.fixture
+def settings(s3: S3Recorder) -> StoreSettings:
+    """Settings that lead to the recorder, with short timeouts."""
+    return StoreSettings(s3.url, requests_in_flight=4, connect_timeout_s=2, read_timeout_s=10)
+
+
+@pytest.fixture
+def make_deleter() -> Iterator[Callable[[StoreSettings], BatchDeleter]]:
+    """Make deleters that are closed when the test ends."""
+    made: list[BatchDeleter] = []
+
+    def make(settings: StoreSettings) -> BatchDeleter:
+        made.append(BatchDeleter(settings))
+        return made[-1]
+
+    yield make
+    for deleter in made:
+        deleter.close()
+
+
+@pytest.fixture
+def deleter(make_deleter: Callable[[StoreSettings], BatchDeleter], settings: StoreSettings) -> BatchDeleter:
+    """A deleter against the recorder."""
+    return make_deleter(settings)
