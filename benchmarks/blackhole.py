@@ -222,7 +222,7 @@ def kept_keys(path: Path) -> Iterator[list[bytes]]:
 
 
 def verify(path: Path, expected: Iterable[str]) -> VerifyResult:
-    """Compare the kept keys with those that were due; about 500 MB for ten million keys on each side.
+    """Compare the kept keys with those that were due; about 1 GB for ten million keys on each side.
 
     Keys are compared by the first half of their 128-bit digest, and the whole digests by their sum.
     """

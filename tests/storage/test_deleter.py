@@ -14,6 +14,7 @@ import pytest
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 
 from sexton.schemas.errors import InvalidSettings, StoreUnavailable
+from sexton.schemas.settings import load
 from sexton.storage import (
     BatchDeleter,
     InvalidBatch,
@@ -339,6 +340,17 @@ def test_settings_hold_only_what_can_be() -> None:
         StoreSettings(requests_in_flight=0)
     with pytest.raises(InvalidSettings, match="timeouts"):
         StoreSettings(read_timeout_s=0)
+
+
+def test_settings_come_from_the_process_settings() -> None:
+    """Endpoint, region and requests in flight are those of `SEXTON_...`."""
+    environ = {
+        "SEXTON_S3_ENDPOINT_URL": "http://127.0.0.1:9",
+        "SEXTON_S3_REGION": "eu-west-3",
+        "SEXTON_REAPER_REQUESTS_IN_FLIGHT": "3",
+    }
+
+    assert StoreSettings.of(load(environ)) == StoreSettings("http://127.0.0.1:9", "eu-west-3", 3)
 
 
 def test_a_fork_forgets_its_parents_deleters(settings: StoreSettings) -> None:

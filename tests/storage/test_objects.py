@@ -86,6 +86,16 @@ class TestBuckets:
 
 
 class TestErrors:
+    def test_an_error_of_the_store_itself_may_pass(self, s3: S3Recorder, store: ObjectStore) -> None:
+        """A 5xx ends a command with the exit code of an environment fault, a 4xx with that of a refusal."""
+        with pytest.raises(StoreRefused) as refused:
+            store.get("bucket", "a")
+        s3.script(lambda _: Reply(503, b"<Error><Code>SlowDown</Code></Error>"))
+        with pytest.raises(StoreRefused) as slow:
+            store.get("bucket", "a")
+
+        assert (refused.value.exit_code, slow.value.exit_code) == (1, 75)
+
     def test_a_dropped_put_is_sent_once_and_unknown(self, s3: S3Recorder, store: ObjectStore) -> None:
         """A put whose answer is lost may have been done, and is not repeated."""
         s3.script(lambda _: Reply(drop=True, act_first=True))

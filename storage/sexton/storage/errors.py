@@ -5,8 +5,8 @@
     EnvironmentFault
     ├── UncleanReply        the store answered, and not every key is known to be gone
     └── StoreUnavailable
-        ├── NoReply         nothing (whole) came back; `effect_unknown` tells whether the store may have acted
-        └── StoreRefused    a single call was answered with an error; `code` and `status` are the store's
+        └── NoReply         nothing (whole) came back; `effect_unknown` tells whether the store may have acted
+    StoreRefused            a single call was answered with an error; `code` and `status` are the store's
 
 `effect_unknown` is False only where the store cannot have deleted anything: whoever counts on the old state
 must look again whenever it is True.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sexton.schemas.errors import EnvironmentFault, StoreUnavailable, UsageError
+from sexton.schemas.errors import EnvironmentFault, SextonError, StoreUnavailable, UsageError
 
 __all__ = ["InvalidBatch", "KeyProblem", "NoReply", "StoreRefused", "UncleanReply"]
 
@@ -85,10 +85,12 @@ class NoReply(StoreUnavailable):
         super().__init__(message, hint=hint)
 
 
-class StoreRefused(StoreUnavailable):
-    """The store answered a call with an error."""
+class StoreRefused(SextonError):
+    """The store answered a single call with an error; with a status of 500 or more it may pass."""
 
     def __init__(self, message: str, *, code: str, status: int, hint: str | None = None) -> None:
         self.code = code
         self.status = status
+        if status >= 500:
+            self.exit_code = EnvironmentFault.exit_code
         super().__init__(message, hint=hint)

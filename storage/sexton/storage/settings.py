@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sexton.schemas.errors import InvalidSettings
+from sexton.schemas.settings import Settings
 
 __all__ = ["StoreSettings"]
 
@@ -22,6 +23,15 @@ class StoreSettings:
     requests_in_flight: int = 8
     connect_timeout_s: float = 5.0
     read_timeout_s: float = 60.0
+
+    @classmethod
+    def of(cls, settings: Settings) -> StoreSettings:
+        """Return the store's part of the process' settings."""
+        return cls(
+            endpoint_url=settings.s3_endpoint_url,
+            region=settings.s3_region,
+            requests_in_flight=settings.reaper_requests_in_flight,
+        )
 
     def __post_init__(self) -> None:
         if self.requests_in_flight < 1:
