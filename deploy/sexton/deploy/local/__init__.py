@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from sexton.deploy.local.stack import PARTS, LocalStack, PartStatus
+from sexton.deploy.local.installation import Installation
+from sexton.deploy.local.stack import BUCKET, PARTS, LocalStack, PartStatus
 
-__all__ = ["PARTS", "LocalStack", "PartStatus"]
+__all__ = ["BUCKET", "PARTS", "Installation", "LocalStack", "PartStatus"]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import subprocess
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from sexton.deploy import jars
 from sexton.deploy.java import Java
 from sexton.schemas.errors import EnvironmentFault
 
-__all__ = ["answers", "command"]
+__all__ = ["answers", "command", "serves"]
 
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -63,16 +65,37 @@ def command(directory: Path, port: int, controller: int, java: Java, cache: Path
     return java.command("-Xms64m", "-Xmx512m", *options, "kafka.Kafka", str(properties))
 
 
-def answers(bootstrap: str) -> str | None:
-    """Return None if a broker with a controller serves metadata, else what is missing."""
+def answers(properties: Mapping[str, Any]) -> str | None:
+    """Return None if a broker with a controller serves metadata, else what is missing.
+
+    `properties` are librdkafka's.
+    """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
     try:
-        metadata = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=2)
+        metadata = AdminClient({**properties, "log_level": 0}).list_topics(timeout=2)
     except KafkaException as error:
         return str(error.args[0].str())
     return None if metadata.brokers and metadata.controller_id >= 0 else "no controller yet"
+
+
+def serves(bootstrap: str) -> str | None:
+    """Return None if every partition answers, else what is missing: after a restart, leaders come one by one."""
+    from confluent_kafka import KafkaException, TopicPartition
+    from confluent_kafka.admin import AdminClient, OffsetSpec
+
+    if (answer := answers({"bootstrap.servers": bootstrap})) is not None:
+        return answer
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    try:
+        topics = admin.list_topics(timeout=2).topics.values()
+        wanted = {TopicPartition(t.topic, p): OffsetSpec.latest() for t in topics for p in t.partitions}
+        for future in admin.list_offsets(wanted, request_timeout=5).values() if wanted else ():
+            future.result(timeout=6)
+    except KafkaException as error:
+        return str(error.args[0].str())
+    return None
 
 
 def _format(directory: Path, java: list[str], properties: Path) -> None:

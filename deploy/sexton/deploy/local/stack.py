@@ -18,14 +18,14 @@ from sexton.schemas import settings as settings_module
 from sexton.schemas.errors import EnvironmentFault, UsageError
 from sexton.schemas.settings import Settings
 
-__all__ = ["BUCKET", "PARTS", "LocalStack", "PartStatus", "parts_left_out"]
+__all__ = ["BUCKET", "LOCAL_PARTITIONS", "PARTS", "LocalStack", "PartStatus", "parts_left_out"]
 
 SERVERS = ("kafka", "redis", "s3", "issuer")
 PARTS = (*SERVERS, "topics", "bucket")
 BUCKET = "sexton-local"
 
 _PORTS = ("kafka", "kafka-controller", "redis", "s3", "issuer")
-_LOCAL_PARTITIONS = 4
+LOCAL_PARTITIONS = 4
 _READY_SECONDS = 120.0
 _POLL_SECONDS = 0.05
 
@@ -69,7 +69,7 @@ class LocalStack:
         *,
         without: Iterable[str] = frozenset(),
         environ: Mapping[str, str] | None = None,
-        partitions: int = _LOCAL_PARTITIONS,
+        partitions: int = LOCAL_PARTITIONS,
         say: Callable[[str], None] = lambda line: None,
     ) -> LocalStack:
         """Bring every part up that is not up yet and return when each answers.
@@ -161,6 +161,15 @@ class LocalStack:
         process.send(victim, number)
         if number == signal.SIGKILL:
             process.stop([victim], term_seconds=5)
+
+    def started(self, name: str) -> bool:
+        """Tell whether a process of that name was started, alive or not."""
+        return name in self._state.processes
+
+    def end(self, name: str) -> None:
+        """End one process, if it was started, and forget it."""
+        with self._saving:
+            self._end([known for started, known in self._state.processes.items() if started == name])
 
     def restart(self, part: str) -> None:
         """Start one part again on its port and data, ending it first if it runs; return when it answers."""
@@ -259,7 +268,7 @@ class LocalStack:
         port = self._state.ports[part]
         address = f"127.0.0.1:{port}"
         probes: dict[str, Callable[[], str | None]] = {
-            "kafka": lambda: kafka.answers(address),
+            "kafka": lambda: kafka.serves(address),
             "redis": lambda: valkey.answers(port),
             "s3": lambda: s3.answers(f"http://{address}"),
             "issuer": lambda: issuer.answers(f"http://{address}"),

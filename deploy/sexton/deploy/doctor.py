@@ -1,0 +1,185 @@
+"""`sexton doctor`: preflight probes of everything outside, each with what to do about a failure."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import httpx
+import typer
+
+from sexton.deploy.output import Format, coloured, say, show_json, show_table
+from sexton.schemas import settings as settings_module
+from sexton.schemas.errors import EnvironmentFault, IssuerUnavailable, KafkaUnavailable, SextonError
+from sexton.schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from sexton.storage import ObjectStore
+
+__all__ = ["Finding", "doctor", "examine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one probe; `detail` says what was found, `hint` what to do when it failed."""
+
+    probe: str
+    ok: bool
+    detail: str
+    hint: str = ""
+
+
+def doctor(
+    bucket: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="try list, put and delete there (repeatable); default: the buckets of SEXTON_ALLOW"
+        ),
+    ] = None,
+    format: Annotated[Format, typer.Option(help="how to print")] = Format.TEXT,
+) -> None:
+    """Probe Java, jars, Kafka, topics, issuer, Redis and the store; exit 75 if anything is not as needed.
+
+    In a bucket it writes one object under `sexton-doctor/` and deletes it again.
+
+    \b
+    Examples:
+      sexton doctor
+      sexton doctor --bucket backups --format json
+    """
+    findings = examine(settings_module.load(), bucket or ())
+    if format is Format.JSON:
+        show_json([asdict(finding) for finding in findings])
+    else:
+        rows = [
+            {
+                "probe": finding.probe,
+                "state": coloured("ok", "green") if finding.ok else coloured("fail", "red"),
+                "detail": finding.detail,
+            }
+            for finding in findings
+        ]
+        show_table(rows, ("probe", "state", "detail"))
+    for finding in findings:
+        if not finding.ok and finding.hint:
+            say(f"\nhint ({finding.probe}): {finding.hint}")
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(EnvironmentFault.exit_code)
+
+
+def examine(settings: Settings, buckets: Sequence[str]) -> list[Finding]:
+    """Run every probe, each for itself: one that fails does not hide the next."""
+    buckets = buckets or sorted({entry.partition("/")[0] for entry in settings.allow})
+    cache = settings.cache_dir.expanduser()
+    probes: list[tuple[str, Callable[[], str]]] = [
+        ("java", lambda: _java(cache)),
+        ("jars", lambda: _jars(cache)),
+        ("kafka", lambda: _kafka(settings)),
+        ("topics", lambda: _topics(settings)),
+        ("issuer", lambda: _issuer(settings, "/readyz")),
+        ("redis", lambda: _redis(settings)),
+        *((f"store {name}", lambda name=name: _bucket(settings, name)) for name in buckets),
+    ]
+    if not buckets:
+        probes.append(("store", lambda: _store(settings)))
+    return [_finding(name, probe) for name, probe in probes]
+
+
+def _finding(name: str, probe: Callable[[], str]) -> Finding:
+    try:
+        return Finding(name, True, probe())
+    except SextonError as error:
+        return Finding(name, False, str(error).replace("\n", "; "), error.hint or "")
+
+
+def _java(cache: Path) -> str:
+    from sexton.deploy import java
+
+    found = java.find(cache)
+    return f"{found.version}: {found.executable}"
+
+
+def _jars(cache: Path) -> str:
+    from sexton.deploy import jars
+
+    for wanted in (jars.BROKER, jars.CONNECTOR):
+        if problems := jars.missing(wanted, cache):
+            raise EnvironmentFault(f"{wanted.folder}: {problems[0]}", hint="python -m sexton.deploy.jars")
+    return str(cache)
+
+
+def _kafka(settings: Settings) -> str:
+    from sexton.deploy.local import kafka
+
+    if (answer := kafka.answers(settings.kafka())) is not None:
+        raise KafkaUnavailable(
+            f"{settings.kafka_bootstrap_servers}: {answer}", hint="is SEXTON_KAFKA_BOOTSTRAP_SERVERS right?"
+        )
+    return settings.kafka_bootstrap_servers
+
+
+def _topics(settings: Settings) -> str:
+    from sexton.deploy import topics
+
+    problems = topics.check_topics(settings)
+    fatal = [problem for problem in problems if problem.fatal]
+    if fatal:
+        first = fatal[0]
+        raise KafkaUnavailable(
+            f"{len(fatal)} errors, one: {first.topic}: {first.setting}: {first.found}, not {first.needed}",
+            hint="`sexton topics check` lists them; `sexton topics create` makes those that are absent",
+        )
+    return f"{len(problems)} warnings: see `sexton topics check`" if problems else "as needed"
+
+
+def _issuer(settings: Settings, path: str) -> str:
+    url = settings.issuer_url + path
+    try:
+        with httpx.Client(timeout=settings.issuer_timeout_s) as client:
+            reply = client.get(url)
+    except httpx.HTTPError as error:
+        raise IssuerUnavailable(f"{url}: {error}", hint="is it up, and SEXTON_ISSUER_URL right?") from error
+    if reply.status_code != httpx.codes.OK:
+        raise IssuerUnavailable(
+            f"{url}: HTTP {reply.status_code}: {reply.text[:200]}", hint="its log says what it waits for"
+        )
+    return url
+
+
+def _redis(settings: Settings) -> str:
+    # Redis is the issuer's own: it checks version and memory policy at start, and is ready only with Redis.
+    return f"through the issuer, {_issuer(settings, '/readyz')}"
+
+
+def _store(settings: Settings) -> str:
+    from sexton.storage import StoreRefused
+
+    try:
+        _object_store(settings).ping(f"sexton-doctor-{secrets.token_hex(8)}")
+    except StoreRefused as refused:
+        if refused.status != httpx.codes.NOT_FOUND:
+            raise
+    return f"{settings.s3_endpoint_url or 'AWS'} answers; --bucket tries list, put and delete"
+
+
+def _bucket(settings: Settings, bucket: str) -> str:
+    from sexton.storage import BatchDeleter
+
+    store = _object_store(settings)
+    key = f"sexton-doctor/{secrets.token_hex(8)}"
+    next(store.list_keys(bucket, "sexton-doctor/"), None)
+    store.put(bucket, key, b"")
+    with BatchDeleter(store.settings) as deleter:
+        deleter.delete(bucket, [key])
+    if store.exists(bucket, key):
+        raise EnvironmentFault(f"an object is still there after its deletion: {bucket}/{key}")
+    return "list, put and delete work"
+
+
+def _object_store(settings: Settings) -> ObjectStore:
+    from sexton.storage import ObjectStore, StoreSettings
+
+    return ObjectStore(StoreSettings(settings.s3_endpoint_url, settings.s3_region))

@@ -1,0 +1,198 @@
+"""The local stack as its users meet it: the `sexton local` command in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+SERVERS_ONLY = ("--without", "issuer", "--without", "topics")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, cli: Cli) -> Iterator[Path]:
+    """A folder for a stack, which is ended whatever the test did."""
+    directory = tmp_path / "stack"
+    yield directory
+    cli("local", "down", "--dir", str(directory))
+
+
+def _states(cli: Cli, folder: Path) -> tuple[int, dict[str, tuple[str, int | None]]]:
+    done = cli("local", "status", "--dir", str(folder), "--format", "json")
+    return done.returncode, {
+        row["part"]: (row["state"], row["pid"]) for row in json.loads(done.stdout)["parts"]
+    }
+
+
+def _processes_of(folder: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and Path(process.cwd()).is_relative_to(folder):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return found
+
+
+class TestUpAndDown:
+    def test_up_prints_variables_and_down_leaves_nothing(self, cli: Cli, folder: Path) -> None:
+        """`up` prints export lines alone on stdout; `down` ends every process that `up` started."""
+        up = cli("local", "up", "--dir", str(folder), *SERVERS_ONLY)
+
+        assert up.returncode == 0, up.stderr
+        lines = up.stdout.splitlines()
+        assert all(line.startswith("export ") for line in lines)
+        assert {line.split("=")[0] for line in lines} >= {
+            "export SEXTON_KAFKA_BOOTSTRAP_SERVERS",
+            "export SEXTON_REDIS_URL",
+            "export SEXTON_S3_ENDPOINT_URL",
+            "export AWS_ACCESS_KEY_ID",
+        }
+        assert len(_processes_of(folder)) == 3
+
+        down = cli("local", "down", "--dir", str(folder))
+
+        assert (down.returncode, down.stdout) == (0, "")
+        assert _processes_of(folder) == []
+
+    def test_a_second_up_finds_the_first_and_repairs_it(self, cli: Cli, folder: Path) -> None:
+        """A part that was killed is seen by `status`, and started again by `up` on its old port."""
+        first = cli("local", "up", "--dir", str(folder), *SERVERS_ONLY, "--format", "json")
+        before = _states(cli, folder)[1]
+        redis = before["redis"][1]
+        assert redis is not None
+        os.kill(redis, signal.SIGKILL)
+        psutil.wait_procs([p for p in _processes_of(folder) if p.pid == redis], timeout=5)
+
+        code, states = _states(cli, folder)
+        assert (code, states["redis"]) == (1, ("dead", redis))
+
+        second = cli("local", "up", "--dir", str(folder), *SERVERS_ONLY, "--format", "json")
+        code, after = _states(cli, folder)
+
+        assert (first.returncode, second.returncode, code) == (0, 0, 0)
+        assert json.loads(second.stdout) == json.loads(first.stdout)
+        assert after["redis"][0] == "ready"
+        assert after["redis"][1] != redis
+        assert (after["kafka"], after["s3"]) == (before["kafka"], before["s3"])
+
+    def test_kafka_keeps_its_data_over_down_and_up(self, cli: Cli, folder: Path) -> None:
+        """Topics are still there after `down` and `up`."""
+        leave_out = ("--without", "issuer", "--without", "s3")
+        for expected in ("topics: 8 created", "topics: all there"):
+            up = cli("local", "up", "--dir", str(folder), *leave_out)
+
+            assert up.returncode == 0, up.stderr
+            assert expected in up.stderr
+            cli("local", "down", "--dir", str(folder))
+
+    def test_down_without_up_is_fine(self, cli: Cli, folder: Path) -> None:
+        """`down` and `status` of a stack that was never started do nothing and say so."""
+        assert cli("local", "down", "--dir", str(folder)).returncode == 0
+        code, states = _states(cli, folder)
+
+        assert code == 0
+        assert {state for state, _ in states.values()} == {"down"}
+
+
+class TestNothingIsLeftBehind:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    @pytest.mark.parametrize("after", ["redis: ready", "s3: ready"])
+    def test_a_signal_in_the_middle_of_up(self, folder: Path, number: signal.Signals, after: str) -> None:
+        """Ctrl-C, SIGTERM and SIGHUP in the middle of `up` end what it has started, and exit 130."""
+        command = [
+            sys.executable,
+            "-m",
+            "sexton.deploy.main",
+            "local",
+            "up",
+            "--dir",
+            str(folder),
+            *SERVERS_ONLY,
+        ]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        ) as up:
+            assert up.stderr is not None
+            for line in up.stderr:
+                if line.startswith(after):
+                    break
+            up.send_signal(number)
+            time.sleep(0.1)
+            up.send_signal(number)  # an impatient second one must not cut the clean-up short
+            output, _ = up.communicate(timeout=60)
+
+        assert (up.returncode, output) == (130, "")
+        assert _processes_of(folder) == []
+
+    def test_a_part_that_does_not_start(self, cli: Cli, folder: Path, tmp_path: Path) -> None:
+        """The error shows the end of the part's log, and the parts that did start are ended."""
+        broken = tmp_path / "bin" / "valkey-server"
+        broken.parent.mkdir()
+        broken.write_text(
+            '#!/bin/sh\n[ "$1" = --version ] && echo "v=9.0.0" && exit\necho "no luck today"; exit 3\n'
+        )
+        broken.chmod(0o755)
+
+        up = cli(
+            "local",
+            "up",
+            "--dir",
+            str(folder),
+            *SERVERS_ONLY,
+            env={"PATH": f"{broken.parent}:{os.environ['PATH']}"},
+        )
+
+        assert up.returncode == 75
+        assert "redis ended while starting\nno luck today" in up.stderr
+        assert _processes_of(folder) == []
+
+    def test_a_reused_pid_is_not_killed(self, cli: Cli, folder: Path) -> None:
+        """A pid whose process began at another time than the one noted is somebody else's."""
+        with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as stranger:
+            folder.mkdir()
+            entry = {"pid": stranger.pid, "started": psutil.Process(stranger.pid).create_time() - 3600}
+            state = {"version": 1, "ports": {}, "processes": {"redis": entry}, "without": []}
+            (folder / "state.json").write_text(json.dumps(state))
+
+            assert cli("local", "down", "--dir", str(folder)).returncode == 0
+            assert stranger.poll() is None
+            stranger.kill()
+
+
+class TestUsage:
+    def test_an_unknown_part(self, cli: Cli, folder: Path) -> None:
+        """`--without` names a part, or it is an error that lists them."""
+        done = cli("local", "up", "--dir", str(folder), "--without", "zookeeper")
+
+        assert done.returncode == 2
+        assert "no part of the local stack: zookeeper" in done.stderr
+        assert "kafka, redis, s3, issuer" in done.stderr
+
+    def test_the_issuer_needs_its_servers(self, cli: Cli, folder: Path) -> None:
+        """Without Kafka the issuer has to be told which one to use instead."""
+        done = cli("local", "up", "--dir", str(folder), "--without", "kafka")
+
+        assert done.returncode == 2
+        assert "SEXTON_KAFKA_BOOTSTRAP_SERVERS" in done.stderr
+
+    def test_a_damaged_state_file_is_said(self, cli: Cli, folder: Path) -> None:
+        """A state that cannot be read is an error: its processes are unknown, not absent."""
+        folder.mkdir()
+        (folder / "state.json").write_text("{")
+
+        done = cli("local", "status", "--dir", str(folder))
+        (folder / "state.json").unlink()
+
+        assert done.returncode == 75
+        assert "state cannot be read" in done.stderr
