@@ -1,0 +1,376 @@
+"""The issuer's HTTP client, for services and for the reaper; safe for threads and after a fork.
+
+with IssuerClient("http://127.0.0.1:8350") as issuer:
+    attachment = issuer.attach("node-7", "tenant-42")     # attachment.generation == 8
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import httpx
+
+from sexton.schemas.errors import IssuerUnavailable, RequestRefused
+from sexton.schemas.events import PartitionOffsets
+from sexton.schemas.windows import Window
+
+__all__ = [
+    "MAX_SUBJECTS",
+    "Attachment",
+    "BarrierAnswer",
+    "Issuer",
+    "IssuerClient",
+    "Span",
+    "Subject",
+    "TenantState",
+    "Validation",
+]
+
+MAX_SUBJECTS = 10_000
+_FIRST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 1.0
+_LOCAL = random.SystemRandom()
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A tenant that a node was given, with its generation; `log_offset` is where the log proves it."""
+
+    tenant: str
+    generation: int
+    log_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A generation whose window in one intents partition is asked for."""
+
+    tenant: str
+    generation: int
+    partition: int
+    node: str | None = None
+    node_generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Windows as of a log offset: None for a generation never issued; unknown tenants are absent."""
+
+    log_offset: int
+    topic_id: str
+    windows: Mapping[Subject, Window | None]
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierAnswer:
+    """A barrier: what stands below `ends` (by partition) was written before the event at `log_offset`."""
+
+    log_offset: int
+    topic_id: str
+    ends: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One generation of a tenant, where it was issued, and its window in each partition."""
+
+    generation: int
+    log_offset: int
+    node: str
+    start: tuple[int, ...]
+    until: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantState:
+    """A tenant as of a log offset; `history` starts with the newest generation."""
+
+    log_offset: int
+    tenant: str
+    generation: int | None
+    holder: str | None
+    dropped: bool
+    history: tuple[Span, ...]
+
+
+class Issuer(Protocol):
+    """What services and jobs ask of an issuer; `deadline` is the time a call may take, seconds."""
+
+    def attach(
+        self,
+        node: str,
+        tenant: str,
+        request_id: str | None = None,
+        deadline: float | None = None,
+        *,
+        generation: int | None = None,
+    ) -> Attachment:
+        """Give a node a tenant under a new generation."""
+
+    def re_attach(
+        self, node: str, request_id: str | None = None, deadline: float | None = None
+    ) -> dict[str, int]:
+        """Give a node new generations of all that it holds."""
+
+    def detach(
+        self, node: str, tenant: str, request_id: str | None = None, deadline: float | None = None
+    ) -> int:
+        """Take a tenant from the node that holds it and return its generation."""
+
+    def drop(self, tenant: str, request_id: str | None = None, deadline: float | None = None) -> int:
+        """End a tenant for good and return the log offset that says so."""
+
+    def validate(
+        self, subjects: Sequence[Subject], at_least: int | None = None, deadline: float | None = None
+    ) -> Validation:
+        """Return the windows of generations, as of a log offset of at least `at_least`."""
+
+    def barrier(
+        self, unsettled: PartitionOffsets | None = None, deadline: float | None = None
+    ) -> BarrierAnswer:
+        """Make a barrier."""
+
+    def tenant(self, name: str, deadline: float | None = None) -> TenantState | None:
+        """Return a tenant and its history, None when the log does not know it."""
+
+    def close(self) -> None:
+        """Free what the client holds."""
+
+
+class IssuerClient:
+    """Asks one issuer over HTTP.
+
+    Every method raises IssuerUnavailable when no answer came in time (nothing is known then, a later call
+    with the same request id finds out) and RequestRefused with the stable problem type when the answer is no.
+    A lost answer is asked for again, under the same request id, until `deadline` seconds (default
+    `timeout_s`) are over.
+    """
+
+    def __init__(self, url: str, timeout_s: float = 10.0, caller: str | None = None) -> None:
+        self._url = url.rstrip("/")
+        self._timeout_s = timeout_s
+        self._caller = caller or f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"
+        self._pid = -1
+        self._client: httpx.Client | None = None
+
+    def __enter__(self) -> IssuerClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def attach(
+        self,
+        node: str,
+        tenant: str,
+        request_id: str | None = None,
+        deadline: float | None = None,
+        *,
+        generation: int | None = None,
+    ) -> Attachment:
+        """Give a node a tenant under a new generation.
+
+        `generation`, when given, is the one that the caller believes newest: refused if it is not. May raise
+        RequestRefused: `tenant-dropped`, `generation-not-newest`, `request-id-conflict`.
+        """
+        body = {"node": node, "tenant": tenant, "generation": generation}
+        answer = self._issue("/v1/attach", body, request_id, deadline)
+        return Attachment(tenant, answer["generation"], answer["log_offset"])
+
+    def re_attach(
+        self, node: str, request_id: str | None = None, deadline: float | None = None
+    ) -> dict[str, int]:
+        """Give a node new generations of all that it holds: tenant -> generation.
+
+        A tenant that is missing from the answer is one that the node no longer holds.
+        """
+        answer = self._issue("/v1/re-attach", {"node": node}, request_id, deadline)
+        return {each["tenant"]: each["generation"] for each in answer["tenants"]}
+
+    def detach(
+        self, node: str, tenant: str, request_id: str | None = None, deadline: float | None = None
+    ) -> int:
+        """Take a tenant from the node that holds it; its generation, returned, stays the newest.
+
+        May raise RequestRefused: `not-held`, `request-id-conflict`.
+        """
+        answer = self._issue("/v1/detach", {"node": node, "tenant": tenant}, request_id, deadline)
+        return int(answer["generation"])
+
+    def drop(self, tenant: str, request_id: str | None = None, deadline: float | None = None) -> int:
+        """End a tenant for good and return the log offset that says so.
+
+        May raise RequestRefused: `tenant-dropped`, `request-id-conflict`.
+        """
+        return int(self._issue("/v1/drop", {"tenant": tenant}, request_id, deadline)["log_offset"])
+
+    def validate(
+        self, subjects: Sequence[Subject], at_least: int | None = None, deadline: float | None = None
+    ) -> Validation:
+        """Return the windows of generations, as of a log offset of at least `at_least`.
+
+        Without `at_least` the answer is as of the log's end. More than 10,000 subjects take several calls.
+        """
+        end = self._end(deadline)
+        windows: dict[Subject, Window | None] = {}
+        log_offset, topic_id = None, None
+        for start in range(0, max(1, len(subjects)), MAX_SUBJECTS):
+            asked = [_subject(s) for s in subjects[start : start + MAX_SUBJECTS]]
+            body = {"subjects": asked, "at_least": at_least}
+            answer = self._call("POST", "/v1/validate", body, end)
+            windows.update(_windows(answer["answers"]))
+            if topic_id not in (None, answer["topic_id"]):
+                raise IssuerUnavailable("the intents topic changed between two calls")
+            topic_id = answer["topic_id"]
+            log_offset = min(log_offset or answer["log_offset"], answer["log_offset"])
+        assert log_offset is not None
+        assert topic_id is not None
+        return Validation(log_offset, topic_id, windows)
+
+    def barrier(
+        self, unsettled: PartitionOffsets | None = None, deadline: float | None = None
+    ) -> BarrierAnswer:
+        """Make a barrier: its end offsets are read after this call began.
+
+        `unsettled` holds the oldest positions without a final outcome: history above them is kept.
+        """
+        body: dict[str, Any] = {}
+        if unsettled is not None:
+            body["unsettled"] = {"topic_id": unsettled.topic_id, "offsets": list(unsettled.offsets)}
+        answer = self._call("POST", "/v1/barrier", body, self._end(deadline))
+        return BarrierAnswer(answer["log_offset"], answer["topic_id"], tuple(answer["ends"]))
+
+    def tenant(self, name: str, deadline: float | None = None) -> TenantState | None:
+        """Return a tenant and its newest generations, None when the log does not know it."""
+        path = "/v1/tenants/" + quote(name, safe="").replace(".", "%2E")
+        try:
+            answer = self._call("GET", path, None, self._end(deadline))
+        except RequestRefused as error:
+            if error.type == "unknown-tenant":
+                return None
+            raise
+        history = tuple(_span(span) for span in answer["history"])
+        return TenantState(
+            answer["log_offset"],
+            answer["tenant"],
+            answer["generation"],
+            answer["holder"],
+            answer["dropped"],
+            history,
+        )
+
+    def ready(self) -> bool:
+        """Tell whether the issuer answers calls now."""
+        try:
+            self._call("GET", "/readyz", None, self._end(None), retry=False)
+        except (IssuerUnavailable, RequestRefused):
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None and self._pid == os.getpid():
+            self._client.close()
+        self._client = None
+
+    def _end(self, deadline: float | None) -> float:
+        return time.monotonic() + (self._timeout_s if deadline is None else deadline)
+
+    def _issue(
+        self, path: str, body: dict[str, Any], request_id: str | None, deadline: float | None
+    ) -> dict[str, Any]:
+        # One id for all tries of this call: the issuer answers a retry with what the first one was given.
+        identity = {"request_id": request_id or uuid.uuid4().hex, "caller": self._caller}
+        body = {name: value for name, value in body.items() if value is not None}
+        return self._call("POST", path, {**body, **identity}, self._end(deadline))
+
+    def _call(self, method: str, path: str, body: Any, end: float, *, retry: bool = True) -> dict[str, Any]:
+        wait_s = _FIRST_WAIT_S
+        while True:
+            try:
+                return self._once(method, path, body, end)
+            except IssuerUnavailable:
+                wait_s = min(wait_s * 2, _LONGEST_WAIT_S) * _LOCAL.uniform(0.5, 1.0)
+                if not retry or time.monotonic() + wait_s >= end:
+                    raise
+            time.sleep(wait_s)
+
+    def _once(self, method: str, path: str, body: Any, end: float) -> dict[str, Any]:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise IssuerUnavailable("no time left for a call to the issuer")
+        try:
+            response = self._http().request(method, self._url + path, json=body, timeout=left)
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise IssuerUnavailable(
+                f"the issuer does not answer: {self._url}: {error or type(error).__name__}",
+                hint="is it running? `sexton issuer serve`, `sexton local status`",
+            ) from error
+        return _answer(response)
+
+    def _http(self) -> httpx.Client:
+        """Return this process's client: connections must not be shared with a forked child."""
+        if self._client is None or self._pid != os.getpid():
+            self._client = httpx.Client(trust_env=False, limits=_LIMITS)
+            self._pid = os.getpid()
+        return self._client
+
+
+_LIMITS = httpx.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=4.0)
+
+
+def _answer(response: httpx.Response) -> dict[str, Any]:
+    try:
+        answer = response.json()
+    except ValueError as error:
+        raise IssuerUnavailable(f"not an issuer's answer: status {response.status_code}") from error
+    if response.status_code < 300 and isinstance(answer, dict):
+        return answer
+    if not isinstance(answer, dict) or not isinstance(answer.get("type"), str):
+        raise IssuerUnavailable(f"not an issuer's answer: status {response.status_code}")
+    detail = str(answer.get("detail", ""))
+    if response.status_code >= 500 or response.status_code == 429:
+        raise IssuerUnavailable(
+            f"the issuer cannot answer: {answer['type']}: {detail}", hint=answer.get("hint")
+        )
+    raise RequestRefused(answer["type"], detail, status=response.status_code)
+
+
+def _subject(subject: Subject) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "tenant": subject.tenant,
+        "generation": subject.generation,
+        "partition": subject.partition,
+    }
+    if subject.node is not None:
+        body["node"] = subject.node
+    if subject.node_generation is not None:
+        body["node_generation"] = subject.node_generation
+    return body
+
+
+def _windows(answers: Iterable[Mapping[str, Any]]) -> Iterable[tuple[Subject, Window | None]]:
+    for a in answers:
+        subject = Subject(
+            a["tenant"], a["generation"], a["partition"], a.get("node"), a.get("node_generation")
+        )
+        yield subject, Window(a["from"], a.get("until")) if "from" in a else None
+
+
+def _span(span: Mapping[str, Any]) -> Span:
+    until = span.get("until")
+    return Span(
+        span["generation"],
+        span["log_offset"],
+        span["node"],
+        tuple(span["from"]),
+        None if until is None else tuple(until),
+    )

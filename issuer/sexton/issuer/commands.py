@@ -1,0 +1,153 @@
+"""`sexton issuer`: serve, rebuild, show."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import socket
+import sys
+import threading
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from sexton.schemas.errors import InvalidSettings, RequestRefused
+from sexton.schemas.settings import Settings, load
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, help="The generation authority: serve, rebuild Redis, look at a tenant."
+)
+
+
+class _Format(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+@app.command()
+def serve(
+    bind: Annotated[str | None, typer.Option(help="host:port to listen on [SEXTON_ISSUER_BIND]")] = None,
+    port: Annotated[int | None, typer.Option(help="port only; 0 takes a free one")] = None,
+) -> None:
+    """Serve the issuer over HTTP until SIGTERM or SIGINT.
+
+    Example: sexton issuer serve --port 0
+    """
+    settings = load(issuer_bind=bind)
+    logging.basicConfig(
+        level=settings.log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    host, bound_port = _address(settings, port)
+    listener = socket.create_server(
+        (host, bound_port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+    )
+    with listener:
+        _serve(settings, listener)
+
+
+def _serve(settings: Settings, listener: socket.socket) -> None:
+    import uvicorn
+
+    from sexton.issuer.http import create_app
+    from sexton.issuer.service import Service
+
+    service = Service(settings)
+    try:
+        config = uvicorn.Config(
+            create_app(service),
+            access_log=False,
+            log_config=None,
+            timeout_graceful_shutdown=int(settings.issuer_timeout_s) + 1,
+        )
+        _announce(service.ready, listener)
+        _run(uvicorn.Server(config), listener)
+    finally:
+        service.stop()
+
+
+def _run(server: Any, listener: socket.socket) -> None:
+    """Serve until SIGTERM or SIGINT; uvicorn's own handlers would end the process by the signal."""
+    from contextlib import nullcontext
+
+    stopped_by: list[int] = []
+
+    def stop(number: int, _: Any) -> None:
+        server.force_exit = server.should_exit and number == signal.SIGINT
+        server.should_exit = True
+        stopped_by.append(number)
+
+    server.capture_signals = nullcontext
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        server.run(sockets=[listener])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if signal.SIGINT in stopped_by:
+        raise KeyboardInterrupt
+
+
+def _announce(ready: threading.Event, listener: socket.socket) -> None:
+    host, port, *_ = listener.getsockname()
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def announce() -> None:
+        ready.wait()
+        print(f"issuer ready: {url}", file=sys.stderr, flush=True)
+
+    threading.Thread(target=announce, name="sexton-announce", daemon=True).start()
+
+
+def _address(settings: Settings, port: int | None) -> tuple[str, int]:
+    host, colon, text = settings.issuer_bind.rpartition(":")
+    if not colon or not host or not text.isdigit() or int(text) > 65535:
+        raise InvalidSettings(f"SEXTON_ISSUER_BIND is not host:port: {settings.issuer_bind}")
+    return host.strip("[]"), int(text) if port is None else port
+
+
+@app.command()
+def rebuild() -> None:
+    """Build Redis' projection anew from the log; the service may be running.
+
+    Example: sexton issuer rebuild
+    """
+    from sexton.issuer.service import rebuild_projection
+
+    count = rebuild_projection(load())
+    print(f"rebuilt from the log: {count} tenants", file=sys.stderr)
+
+
+@app.command()
+def show(
+    tenant: Annotated[str, typer.Argument(help="name of the tenant")],
+    form: Annotated[_Format, typer.Option("--format", help="text or json")] = _Format.TEXT,
+) -> None:
+    """Print a tenant's state and history, with the log offsets behind them.
+
+    Example: sexton issuer show tenant-42 --format json
+    """
+    from sexton.issuer.client import IssuerClient
+
+    settings = load()
+    with IssuerClient(settings.issuer_url, timeout_s=settings.issuer_timeout_s) as issuer:
+        found = issuer.tenant(tenant)
+    if found is None:
+        raise RequestRefused("unknown-tenant", f"the log does not know the tenant: {tenant}", status=404)
+    if form is _Format.JSON:
+        print(json.dumps(asdict(found)))
+        return
+    print(f"tenant      {found.tenant}")
+    print(f"generation  {found.generation if found.generation is not None else 'none'}")
+    print(f"holder      {found.holder or 'none'}{' (dropped)' if found.dropped else ''}")
+    print(f"log offset  {found.log_offset}")
+    for span in found.history:
+        until = "newest" if span.until is None else f"until {list(span.until)}"
+        print(
+            f"  generation {span.generation}  node {span.node}  log offset {span.log_offset}  "
+            f"from {list(span.start)}  {until}"
+        )

@@ -1,0 +1,338 @@
+"""The generations log: one thread reads and folds it, one producer appends to it.
+
+What has not been read back as valid was never issued: `LogWriter.append` returns where an event stands, and
+only `LogReader.wait_for` that offset tells what it did.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from sexton.issuer.deadline import Deadline
+from sexton.issuer.fold import FORMAT, State, Void, apply
+from sexton.issuer.positions import Positions, WrongTopic
+from sexton.schemas import events, records
+from sexton.schemas.codec import Codec
+from sexton.schemas.errors import KafkaUnavailable, LogBroken, SextonError, UndecodableRecord
+from sexton.schemas.settings import Settings
+
+__all__ = ["MAX_EVENT_BYTES", "LogReader", "LogWriter", "check_genesis", "read_genesis", "write_genesis"]
+
+MAX_EVENT_BYTES = 8 * 1024 * 1024  # 10,000 grants with the longest names fit
+_EVENTS = (events.Genesis, events.Issued, events.Barrier, events.Detached, events.Dropped)
+_KEPT_REASONS = 10_000
+_FINAL = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_DEAD_PRODUCER = (KafkaError._FATAL, KafkaError._STATE)
+_log = logging.getLogger("sexton.issuer.log")
+_codec = Codec()  # always single-object encoding: the truth must be readable without a registry
+
+
+def _consumer(settings: Settings) -> Consumer:
+    return Consumer(
+        settings.kafka(
+            **{
+                "client.id": "sexton-issuer",
+                "group.id": "sexton-issuer",  # required by the client; nothing is committed
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",  # a truncated log must stop the fold, not skip
+                "isolation.level": "read_committed",
+                "allow.auto.create.topics": False,
+                "fetch.wait.max.ms": 5,
+                "fetch.error.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 1000,
+                "fetch.message.max.bytes": MAX_EVENT_BYTES,
+            }
+        )
+    )
+
+
+def _decode(message: Message) -> events.GenerationEvent:
+    try:
+        return cast(events.GenerationEvent, _codec.decode(message.value(), *_EVENTS))
+    except UndecodableRecord as error:
+        # A newer writer's event too: to skip it could hand out a number twice.
+        where = f"the generations log cannot be read at offset {message.offset()}"
+        raise LogBroken(f"{where}: {error}", hint="a newer Sexton wrote it, or it is damaged") from error
+
+
+class LogReader:
+    """Tails the log from its start in a thread of its own and folds it into one `State`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._topic = settings.topic(records.GENERATIONS)
+        self._state = State()
+        self._changed = threading.Condition()
+        self._void: dict[int, str] = {}
+        self._void_order: deque[int] = deque()
+        self._failure: str | None = None
+        self._stopping = threading.Event()
+        self._consumer = _consumer(settings)
+        self._thread = threading.Thread(target=self._run, name="sexton-fold", daemon=True)
+
+    def start(self) -> None:
+        """Start to read at the state's next offset."""
+        self._consumer.assign([TopicPartition(self._topic, 0, self._state.next_offset)])
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop reading and free the consumer."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._consumer.close()
+
+    @contextmanager
+    def state(self) -> Iterator[State]:
+        """Give the state, unchanged while the block runs; raises LogBroken once the fold stopped."""
+        with self._changed:
+            self._require()
+            yield self._state
+
+    @property
+    def failure(self) -> str | None:
+        """Why the fold stopped for good, None while it goes on."""
+        return self._failure
+
+    @property
+    def next_offset(self) -> int:
+        """Offset of the event that is read next."""
+        return self._state.next_offset
+
+    @property
+    def tenants(self) -> int:
+        """How many tenants the log knows."""
+        return len(self._state)
+
+    def wait_for(self, offset: int, deadline: Deadline) -> None:
+        """Return once the event at `offset` is folded in.
+
+        Raises LogBroken when the fold stopped, KafkaUnavailable when the time is over.
+        """
+        with self._changed:
+            while self._state.next_offset <= offset:
+                self._require()
+                self._changed.wait(deadline.require(f"reading the generations log up to offset {offset}"))
+            self._require()
+
+    def void_reason(self, offset: int) -> str:
+        """Return why the event at `offset` was void, as far as that is still remembered."""
+        with self._changed:
+            return self._void.get(offset, "unknown")
+
+    def _require(self) -> None:
+        if self._failure is not None:
+            raise LogBroken(self._failure)
+
+    def _run(self) -> None:
+        failure = "the fold ended unexpectedly"
+        try:
+            while not self._stopping.is_set():
+                self._step()
+        except LogBroken as error:
+            failure = str(error)
+            _log.error("the generations log cannot be folded: %s", failure)
+        finally:
+            with self._changed:
+                self._failure = "the issuer is stopping" if self._stopping.is_set() else failure
+                self._changed.notify_all()
+
+    def _step(self) -> None:
+        first = self._consumer.poll(0.1)
+        if first is None:
+            return
+        batch = [first, *self._consumer.consume(1000, 0)]
+        decoded = [(cast(int, m.offset()), _decode(m)) for m in batch if not self._is_trouble(m)]
+        with self._changed:
+            for offset, event in decoded:
+                self._apply(offset, event)
+            self._changed.notify_all()
+
+    def _apply(self, offset: int, event: events.GenerationEvent) -> None:
+        verdict = apply(self._state, offset, event)
+        if isinstance(verdict, Void):
+            self._void[offset] = verdict.reason
+            self._void_order.append(offset)
+            if len(self._void_order) > _KEPT_REASONS:
+                del self._void[self._void_order.popleft()]
+
+    def _is_trouble(self, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return False
+        if error.code() in _FINAL:
+            raise LogBroken(f"the generations log was truncated or re-created: {error.str()}")
+        _log.warning("reading the generations log: %s", error.str())
+        return True
+
+
+class LogWriter:
+    """Appends events: idempotent, acknowledged by all in-sync replicas, with a poll thread of its own."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._topic = settings.topic(records.GENERATIONS)
+        self._lock = threading.Lock()
+        self._producer = self._make()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name="sexton-append", daemon=True)
+        self._thread.start()
+
+    def append(self, event: events.GenerationEvent, deadline: Deadline) -> int:
+        """Append an event and return its offset.
+
+        Raises KafkaUnavailable when it is not acknowledged in time: then it may be in the log, or get there
+        later, and only the log can tell.
+        """
+        left = deadline.require("appending to the generations log")
+        written: Future[int] = Future()
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                written.set_result(cast(int, message.offset()))
+            else:
+                written.set_exception(KafkaUnavailable(f"appending to the generations log: {error.str()}"))
+                if error.fatal() or error.code() in _DEAD_PRODUCER:
+                    self._rebuild()
+
+        value = _codec.encode(event)
+        try:
+            self._producer.produce(
+                self._topic, value, partition=0, headers=_headers(event), on_delivery=delivered
+            )
+        except (BufferError, KafkaException) as error:
+            if isinstance(error, KafkaException) and error.args[0].code() in _DEAD_PRODUCER:
+                self._rebuild()
+            raise KafkaUnavailable(f"appending to the generations log: {error}") from error
+        try:
+            return written.result(timeout=left)
+        except FutureTimeout as error:
+            raise KafkaUnavailable("no time left: appending to the generations log") from error
+
+    def close(self) -> None:
+        """Stop; what is not acknowledged yet is waited for, at most for a second."""
+        self._producer.flush(1)
+        self._stopping.set()
+        self._thread.join()
+
+    def _make(self) -> Producer:
+        return Producer(
+            self._settings.kafka(
+                **{
+                    "client.id": "sexton-issuer",
+                    "enable.idempotence": True,
+                    "acks": "all",
+                    "linger.ms": 0,
+                    "message.max.bytes": MAX_EVENT_BYTES,
+                    # An event older than this is not sent any more: its caller has long given up.
+                    "message.timeout.ms": max(1000, int(self._settings.issuer_timeout_s * 1000)),
+                    "reconnect.backoff.max.ms": 1000,
+                }
+            )
+        )
+
+    def _rebuild(self) -> None:
+        """Replace a producer with a fatal error; its caller's event has failed or is in the log already."""
+        with self._lock:
+            _log.warning("the log's producer failed for good and is made anew")
+            self._producer = self._make()
+
+    def _poll(self) -> None:
+        while not self._stopping.is_set():
+            self._producer.poll(0.2)
+
+
+def _headers(event: events.GenerationEvent) -> Any:
+    return records.headers(event)
+
+
+def read_genesis(settings: Settings, deadline: Deadline) -> events.Genesis | None:
+    """Return the first event of the log, None when the log is empty.
+
+    Raises LogBroken when it is not Genesis, WrongTopic or KafkaUnavailable when it cannot be read.
+    """
+    if Positions(settings).read(deadline).log_end == 0:
+        return None
+    reader = LogReader(settings)
+    reader.start()
+    try:
+        reader.wait_for(0, deadline)
+        with reader.state() as state:
+            return state.genesis
+    finally:
+        reader.stop()
+
+
+def write_genesis(settings: Settings, timeout_s: float = 15.0) -> events.Genesis:
+    """Start the log: write Genesis unless it is there, and return it.
+
+    Written only while the generations log and the intents topic are both empty. Raises SextonError when the
+    log is another cluster's or other topics', WrongTopic when a topic is missing, KafkaUnavailable.
+    """
+    deadline = Deadline.after(timeout_s)
+    positions = Positions(settings)
+    _await_topics(positions, deadline)
+    found = read_genesis(settings, deadline)
+    if found is None:
+        ends = positions.read(deadline)
+        if any(ends.intents.offsets):
+            raise SextonError(
+                f"the generations log is empty, but {positions.intents} has records",
+                hint="restore the log, or delete and create the intents topic: its intents cannot be judged",
+            )
+        _append_genesis(settings, positions, deadline)
+        found = read_genesis(settings, deadline)
+        assert found is not None
+    check_genesis(found, positions, deadline)
+    return found
+
+
+def _await_topics(positions: Positions, deadline: Deadline) -> None:
+    """Wait a moment for topics that were created just now: not every broker knows them at once."""
+    patience = Deadline.after(min(5.0, deadline.left()))
+    while True:
+        try:
+            positions.describe(deadline)
+            return
+        except WrongTopic:
+            if patience.left() == 0:
+                raise
+        time.sleep(0.1)
+
+
+def _append_genesis(settings: Settings, positions: Positions, deadline: Deadline) -> None:
+    facts = positions.describe(deadline)
+    genesis = events.Genesis(
+        format=FORMAT,
+        cluster_id=positions.cluster_id(deadline),
+        generations_topic_id=facts[positions.log].topic_id,
+        intents_topic_id=facts[positions.intents].topic_id,
+        written_at=datetime.now(UTC),
+    )
+    writer = LogWriter(settings)
+    try:
+        writer.append(genesis, deadline)
+    finally:
+        writer.close()
+
+
+def check_genesis(genesis: events.Genesis, positions: Positions, deadline: Deadline) -> None:
+    """Raise WrongTopic unless the log is this cluster's and these topics'."""
+    cluster = positions.cluster_id(deadline)
+    if genesis.cluster_id != cluster:
+        raise WrongTopic(
+            f"the log belongs to another Kafka cluster: {genesis.cluster_id}, found {cluster}",
+            hint="point SEXTON_KAFKA_BOOTSTRAP_SERVERS at the cluster that the log was started on",
+        )
+    positions.expect(genesis)
+    positions.read(deadline)

@@ -1,0 +1,255 @@
+"""Redis: a projection of the fold, and proposals. It may lose or claim anything: the log alone decides.
+
+All keys share the hash tag `{sexton:<id of the generations topic>}`, so a re-created log meets none of them.
+The rules are the Lua scripts beside this module, each with its keys, arguments and answer in its header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, cast
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.retry import Retry
+
+from sexton.issuer.fold import State, Tenant
+from sexton.schemas.errors import EnvironmentFault, SextonError
+from sexton.schemas.events import Grant
+from sexton.schemas.settings import Settings
+
+__all__ = [
+    "MAX_AHEAD",
+    "Difference",
+    "Entry",
+    "Projection",
+    "ProjectionDamaged",
+    "ProjectionMissing",
+    "ProposalStale",
+    "RedisUnavailable",
+    "entries_of",
+    "entry",
+]
+
+MAX_AHEAD = 1000  # proposals that many numbers ahead of the log are damage, not other issuers at work
+_CHUNK = 1000
+_COMPARED = 10_000
+_log = logging.getLogger("sexton.issuer.projection")
+
+Entry = str
+"""What the projection holds for a tenant: `<generation>@<log offset of the event that issued it>`."""
+
+
+class RedisUnavailable(EnvironmentFault):
+    """Redis does not answer, or answers that it cannot serve now."""
+
+
+class ProjectionMissing(SextonError):
+    """Redis holds no projection that the fold can be compared with: it has to be built from the log.
+
+    `damaged` means that what is there has to go first.
+    """
+
+    damaged = False
+
+
+class ProjectionDamaged(ProjectionMissing):
+    """Redis holds something else where the projection should be."""
+
+    damaged = True
+
+
+class ProposalStale(SextonError):
+    """Redis and the fold do not say the same of a tenant: compare, repair, propose again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A tenant of which Redis says something else than the fold; `raw` is what it holds, "" = nothing."""
+
+    tenant: str
+    expected: Entry
+    raw: Entry
+
+    @property
+    def only_late(self) -> bool:
+        """Whether Redis merely lags: it holds nothing, or an entry from an earlier place in the log."""
+        seen, expected = _offset(self.raw), _offset(self.expected)
+        return not self.raw or (seen is not None and expected is not None and seen < expected)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether Redis knows a later place of the log than the fold: another issuer may be ahead."""
+        seen, expected = _offset(self.raw), _offset(self.expected)
+        return seen is not None and (expected is None or seen > expected)
+
+
+def entry(tenant: Tenant | None) -> Entry:
+    """Return what the projection must hold for a tenant, "" for none."""
+    return f"{tenant.newest}@{tenant.issues[-1].log_offset}" if tenant and tenant.issues else ""
+
+
+class Projection:
+    """One log's projection in Redis. Every method raises RedisUnavailable when Redis cannot serve it."""
+
+    def __init__(self, settings: Settings, log_id: str) -> None:
+        self._log_id = log_id
+        self._redis = redis.Redis.from_url(
+            settings.redis_url.get_secret_value(),
+            socket_timeout=2.0,
+            socket_connect_timeout=1.0,
+            # A script whose answer was lost must not run again by itself: the authority decides.
+            retry=Retry(NoBackoff(), 0),
+            retry_on_error=[],
+            max_connections=128,
+        )
+        tag = f"{{sexton:{log_id}}}"
+        self._meta, self._newest, self._proposed = f"{tag}:meta", f"{tag}:newest", f"{tag}:proposed"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._redis.close()
+
+    def check_server(self) -> None:
+        """Raise RedisUnavailable unless the server answers and never evicts keys."""
+        memory = cast(Mapping[str, Any], self._command("INFO", "memory"))
+        policy = memory.get("maxmemory_policy")
+        if policy != "noeviction":
+            raise RedisUnavailable(
+                f"Redis may evict keys: maxmemory-policy is {policy}",
+                hint="set `maxmemory-policy noeviction`",
+            )
+
+    def propose(self, expected: Mapping[str, Entry]) -> list[Grant]:
+        """Propose the next generation of each tenant; `expected` is the fold's entry for each.
+
+        Raises ProjectionMissing, or ProposalStale when Redis has another entry for a tenant.
+        """
+        grants: list[Grant] = []
+        for chunk in _chunks(list(expected), _CHUNK):
+            arguments: list[str | int] = [self._log_id, MAX_AHEAD]
+            arguments += [text for name in chunk for text in (name, expected[name])]
+            reply = _texts(self._run("propose_v1", self._keys(), arguments))
+            if reply[0] == "missing":
+                raise ProjectionMissing
+            if reply[0] != "ok" or len(reply) != 1 + 2 * len(chunk):
+                raise ProposalStale
+            for i, name in enumerate(chunk):
+                supersedes, new = int(reply[1 + 2 * i]), int(reply[2 + 2 * i])
+                grants.append(Grant(name, new, supersedes or None))
+        return grants
+
+    def compare(self, expected: Mapping[str, Entry]) -> list[Difference]:
+        """Return the tenants of which Redis holds something else than expected.
+
+        Raises ProjectionMissing when it holds no projection at all.
+        """
+        found: list[Difference] = []
+        for chunk in _chunks(list(expected), _COMPARED):
+            arguments = [self._log_id, *(text for name in chunk for text in (name, expected[name]))]
+            answers, *raws = _texts(self._run("compare_v1", self._keys()[:2], arguments))
+            if len(answers) != len(chunk) or answers == "missing":
+                raise ProjectionMissing
+            if answers.count("=") == len(chunk):
+                continue
+            left = iter(raws)
+            found += [
+                Difference(name, expected[name], next(left) if answer == "!" else "")
+                for name, answer in zip(chunk, answers, strict=True)
+                if answer != "="
+            ]
+        return found
+
+    def project(self, entries: Mapping[str, Entry]) -> None:
+        """Bring entries up to the fold's; a newer one in Redis stays."""
+        for chunk in _chunks([name for name in entries if entries[name]], _CHUNK):
+            arguments = [text for name in chunk for text in (name, *entries[name].split("@"))]
+            self._run("project_v1", self._keys()[1:], arguments)
+
+    def repair(self, differences: Sequence[Difference]) -> None:
+        """Set entries to what the log says, each only if it still is what was seen."""
+        for chunk in _chunks(differences, _CHUNK):
+            arguments = [text for d in chunk for text in (d.tenant, d.raw, d.expected)]
+            self._run("repair_v1", self._keys()[1:], arguments)
+
+    def withdraw(self, tenants: Iterable[str]) -> None:
+        """Forget proposals whose event turned out void."""
+        for chunk in _chunks(list(tenants), _CHUNK):
+            self._run("withdraw_v1", [self._proposed], list(chunk))
+
+    def rebuild(self, entries: Mapping[str, Entry], *, from_nothing: bool = False) -> None:
+        """Build the projection from the fold's entries; the mark that it is whole is set last."""
+        if from_nothing:
+            self._command("DEL", self._meta, self._newest, self._proposed)
+        self.project(entries)
+        self._command("HSET", self._meta, "log", self._log_id)
+        _log.info("projection built from the log: %d tenants", len(entries))
+
+    def _keys(self) -> list[str]:
+        return [self._meta, self._newest, self._proposed]
+
+    def _run(self, name: str, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
+        """Run a script once; EVAL follows only when the server said that it did not have it."""
+        text, digest = _script(name)
+        try:
+            return self._call("EVALSHA", digest, len(keys), *keys, *arguments)
+        except NoScriptError:
+            return self._command("EVAL", text, len(keys), *keys, *arguments)
+
+    def _command(self, *parts: Any) -> Any:
+        try:
+            return self._call(*parts)
+        except NoScriptError as error:
+            raise RedisUnavailable(f"Redis: {error}") from error
+
+    def _call(self, *parts: Any) -> Any:
+        try:
+            return self._redis.execute_command(*parts)  # type: ignore[no-untyped-call]
+        except NoScriptError:
+            raise
+        except ResponseError as error:
+            if "WRONGTYPE" in str(error):  # somebody planted a key of another type where ours should be
+                raise ProjectionDamaged(f"Redis: {error}") from error
+            raise RedisUnavailable(f"Redis: {error}") from error
+        except RedisError as error:
+            raise RedisUnavailable(f"Redis: {error}") from error
+
+
+def entries_of(state: State, tenants: Iterable[str] | None = None) -> dict[str, Entry]:
+    """Return the entries of some tenants, or of all that were ever issued a generation."""
+    if tenants is None:
+        return {tenant.name: entry(tenant) for tenant in state if tenant.issues}
+    return {name: entry(state.tenant(name)) for name in tenants}
+
+
+@cache
+def _script(name: str) -> tuple[str, str]:
+    file = resources.files("sexton.issuer") / "lua" / f"{name}.lua"
+    text = file.read_text(encoding="utf-8")
+    return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _texts(reply: Any) -> list[str]:
+    return [item.decode("utf-8", "replace") for item in reply]
+
+
+def _offset(raw: Entry) -> int | None:
+    generation, at, offset = raw.partition("@")
+    if not at or not _is_number(generation) or not _is_number(offset):
+        return None
+    return int(offset)
+
+
+def _is_number(text: str) -> bool:
+    return 0 < len(text) <= 20 and text.isascii() and text.isdigit()

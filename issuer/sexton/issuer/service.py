@@ -1,0 +1,166 @@
+"""One issuer process: what it checks before it serves, and when it is ready."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from sexton.issuer.authority import Authority
+from sexton.issuer.deadline import Deadline
+from sexton.issuer.log import LogReader, LogWriter, check_genesis
+from sexton.issuer.metrics import Metrics
+from sexton.issuer.positions import Positions, WrongTopic
+from sexton.issuer.projection import Projection, entries_of
+from sexton.issuer.witness import Witness
+from sexton.schemas import records
+from sexton.schemas.errors import EnvironmentFault, LogBroken, SextonError
+from sexton.schemas.settings import Settings
+from sexton.schemas.topics import TOPICS, compare
+
+__all__ = ["NotReady", "Service", "check_topics", "rebuild_projection"]
+
+_RETRY_S = 0.5
+_log = logging.getLogger("sexton.issuer.service")
+
+
+class NotReady(EnvironmentFault):
+    """The issuer has not read the whole log yet."""
+
+
+class Service:
+    """Owns the log's reader and writer, the projection and the authority.
+
+    The constructor refuses what must not be served at all: an empty log, another cluster's or topic's log,
+    topic settings under which offsets prove nothing, a Redis that evicts. Raises SextonError.
+    """
+
+    def __init__(self, settings: Settings, start_s: float = 30.0) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.ready = threading.Event()
+        self._stopping = threading.Event()
+        deadline = Deadline.after(start_s)
+        self._positions = Positions(settings)
+        check_topics(self._positions, deadline)
+        self.reader = LogReader(settings)
+        self._writer = LogWriter(settings)
+        try:
+            self._read_genesis(deadline)
+        except BaseException:
+            self._writer.close()
+            self.reader.stop()
+            raise
+        self._thread = threading.Thread(target=self._get_ready, name="sexton-ready", daemon=True)
+        self._thread.start()
+
+    def _read_genesis(self, deadline: Deadline) -> None:
+        if self._positions.read(deadline).log_end == 0:
+            raise SextonError(
+                "the generations log is empty: it was never started, or it was lost",
+                hint="a new installation: `sexton topics create`; else restore the log",
+            )
+        self.reader.start()
+        self.reader.wait_for(0, deadline)
+        with self.reader.state() as state:
+            genesis = state.genesis
+        assert genesis is not None
+        check_genesis(genesis, self._positions, deadline)
+        self.projection = Projection(self.settings, genesis.generations_topic_id)
+        self.projection.check_server()
+        self.witness = Witness(self.projection, self.reader, self._catch_up, self.metrics)
+        self._authority = Authority(self._positions, self.reader, self._writer, self.witness, self.metrics)
+
+    def _catch_up(self, deadline: Deadline) -> None:
+        self._authority.catch_up(deadline)
+
+    def _get_ready(self) -> None:
+        """Fold the log to its end, then bring Redis up to it; environment faults are waited out."""
+        while not self._stopping.is_set():
+            deadline = Deadline.after(_START_ATTEMPT_S)
+            try:
+                self._authority.catch_up(deadline)
+                with self.reader.state() as state:
+                    names = [tenant.name for tenant in state if tenant.issues]
+                self.witness.rebuild(deadline, force=True)
+                self.witness.agree(names, deadline)
+            except LogBroken:
+                return  # the reader has said why; nothing can make it ready again
+            except EnvironmentFault as error:
+                _log.warning("not ready yet: %s", error)
+                self._stopping.wait(_RETRY_S)
+                continue
+            self.ready.set()
+            _log.info("ready: %d tenants, log offset %d", len(names), self.reader.next_offset - 1)
+            return
+
+    def authority(self) -> Authority:
+        """Return who answers calls; raises LogBroken or NotReady while none may be answered."""
+        if self.reader.failure is not None:
+            raise LogBroken(self.reader.failure)
+        if not self.ready.is_set():
+            raise NotReady
+        return self._authority
+
+    def deadline(self) -> Deadline:
+        """Return the deadline of a call that arrives now: a little before its client gives up."""
+        return Deadline.after(self.settings.issuer_timeout_s * 0.8)
+
+    def refresh_gauges(self) -> None:
+        """Set the gauges to what is so now."""
+        ready = self.ready.is_set() and self.reader.failure is None
+        self.metrics.ready.set(ready)
+        self.metrics.fold_offset.set(self.reader.next_offset - 1)
+        self.metrics.tenants.set(self.reader.tenants)
+
+    def stop(self) -> None:
+        """Stop every thread and close the connections."""
+        self._stopping.set()
+        self.ready.clear()
+        self._thread.join()
+        self._writer.close()
+        self.reader.stop()
+        self.projection.close()
+
+
+_START_ATTEMPT_S = 600.0
+
+
+def check_topics(positions: Positions, deadline: Deadline) -> None:
+    """Raise WrongTopic when the log or the intents topic is missing or wrongly set up."""
+    faults = []
+    found = positions.found(deadline)
+    brokers = positions.brokers(deadline)
+    for need in TOPICS:
+        name = {records.GENERATIONS: positions.log, records.INTENTS: positions.intents}.get(need.name)
+        if name is not None:
+            faults += [p for p in compare(name, need, found[name], brokers) if p.fatal]
+    if faults:
+        told = "; ".join(f"{p.topic}: {p.setting} is {p.found}, needed: {p.needed}" for p in faults)
+        raise WrongTopic(told, hint="`sexton topics check` lists every difference")
+
+
+def rebuild_projection(settings: Settings, timeout_s: float = 600.0) -> int:
+    """Build Redis' projection anew from the log, and return how many tenants it holds.
+
+    Calls that a running issuer answers meanwhile wait or propose again. Raises SextonError.
+    """
+    deadline = Deadline.after(timeout_s)
+    positions = Positions(settings)
+    reader = LogReader(settings)
+    try:
+        ends = positions.read(deadline)
+        if ends.log_end == 0:
+            raise SextonError("the generations log is empty", hint="`sexton topics create`")
+        reader.start()
+        reader.wait_for(ends.log_end - 1, deadline)
+        with reader.state() as state:
+            genesis, entries = state.genesis, entries_of(state)
+        assert genesis is not None
+        check_genesis(genesis, positions, deadline)
+        projection = Projection(settings, genesis.generations_topic_id)
+        projection.check_server()
+        projection.rebuild(entries, from_nothing=True)
+        projection.close()
+        return len(entries)
+    finally:
+        reader.stop()

@@ -1,0 +1,246 @@
+"""What travels over HTTP: requests and answers, decoded and encoded by msgspec.
+
+An unknown field is refused: a misspelt `at_least` must not turn into a weaker question.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+__all__ = [
+    "MAX_SUBJECTS",
+    "Answer",
+    "Attach",
+    "Barrier",
+    "BarrierAnswer",
+    "Detach",
+    "Drop",
+    "Ended",
+    "Ends",
+    "Granted",
+    "GrantedTenant",
+    "Problem",
+    "ReAttach",
+    "Span",
+    "Subject",
+    "TenantView",
+    "UpcallReAttach",
+    "UpcallReAttachAnswer",
+    "UpcallSubject",
+    "UpcallTenant",
+    "UpcallValid",
+    "UpcallValidate",
+    "UpcallValidateAnswer",
+    "Validate",
+    "Validation",
+]
+
+MAX_SUBJECTS = 10_000
+Name = Annotated[str, Meta(min_length=1, max_length=512)]
+Offset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+
+class Attach(Struct, forbid_unknown_fields=True):
+    """Give a node one tenant or several; `generation`, if given, is the one the caller believes newest."""
+
+    node: Name
+    tenant: Name | None = None
+    tenants: Annotated[list[Name], Meta(min_length=1, max_length=MAX_SUBJECTS)] | None = None
+    generation: int | None = None
+    request_id: Name | None = None
+    caller: Name | None = None
+
+
+class ReAttach(Struct, forbid_unknown_fields=True):
+    """Give a node new generations of every tenant that it holds."""
+
+    node: Name
+    request_id: Name | None = None
+    caller: Name | None = None
+
+
+class Detach(Struct, forbid_unknown_fields=True):
+    """Take a tenant from the node that holds it."""
+
+    node: Name
+    tenant: Name
+    generation: int | None = None
+    request_id: Name | None = None
+    caller: Name | None = None
+
+
+class Drop(Struct, forbid_unknown_fields=True):
+    """End a tenant for good."""
+
+    tenant: Name
+    request_id: Name | None = None
+    caller: Name | None = None
+
+
+class Subject(Struct, forbid_unknown_fields=True):
+    """A generation whose window in one intents partition is asked for."""
+
+    tenant: str
+    generation: int
+    partition: Index
+    node: str | None = None
+    node_generation: int | None = None
+
+
+class Validate(Struct, forbid_unknown_fields=True):
+    """Up to 10,000 subjects; the answer is as of `at_least` or a later log offset."""
+
+    subjects: Annotated[list[Subject], Meta(max_length=MAX_SUBJECTS)]
+    at_least: Offset | None = None
+
+
+class Ends(Struct, forbid_unknown_fields=True):
+    """One offset for each partition of a topic."""
+
+    topic_id: str
+    offsets: list[Offset]
+
+
+class Barrier(Struct, forbid_unknown_fields=True):
+    """Make a barrier; `unsettled` holds the oldest positions without a final outcome."""
+
+    unsettled: Ends | None = None
+
+
+class GrantedTenant(Struct):
+    """A tenant and its new generation."""
+
+    tenant: str
+    generation: int
+
+
+class Granted(Struct, omit_defaults=True):
+    """Generations handed out; `tenant` and `generation` repeat a single one."""
+
+    log_offset: int
+    request_id: str
+    tenants: list[GrantedTenant]
+    tenant: str | UnsetType = UNSET
+    generation: int | UnsetType = UNSET
+
+
+class Ended(Struct):
+    """A tenant was detached or dropped at this place of the log."""
+
+    log_offset: int
+    request_id: str
+    tenant: str
+    generation: int | None
+
+
+class Answer(Struct, omit_defaults=True):
+    """A subject's window: `from` is absent when the generation was never issued, `until` while newest."""
+
+    tenant: str
+    generation: int
+    partition: int
+    newest: bool
+    start: int | UnsetType = field(name="from", default=UNSET)
+    until: int | UnsetType = UNSET
+    node: str | UnsetType = UNSET
+    node_generation: int | UnsetType = UNSET
+
+
+class Validation(Struct):
+    """The answers in the order of the subjects, those of unknown tenants left out."""
+
+    log_offset: int
+    topic_id: str
+    answers: list[Answer]
+
+
+class BarrierAnswer(Struct):
+    """A barrier: what stands below `ends` was written before it."""
+
+    log_offset: int
+    topic_id: str
+    ends: list[int]
+
+
+class Span(Struct, omit_defaults=True):
+    """One generation in a tenant's history, with its window in each partition."""
+
+    generation: int
+    log_offset: int
+    node: str
+    start: list[int] = field(name="from")
+    until: list[int] | UnsetType = UNSET
+
+
+class TenantView(Struct):
+    """A tenant as of a log offset; `history` starts with the newest generation."""
+
+    log_offset: int
+    tenant: str
+    generation: int | None
+    holder: str | None
+    dropped: bool
+    history: list[Span]
+
+
+class Problem(Struct, omit_defaults=True):
+    """RFC 9457 problem details; `type` is stable."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    hint: str | UnsetType = UNSET
+
+
+class UpcallReAttach(Struct):
+    """The published engine's re-attach; `register` and `empty_local_disk` are not needed to answer it."""
+
+    node_id: int | str
+    register: msgspec.Raw = msgspec.Raw(b"null")
+    empty_local_disk: bool | None = None
+
+
+class UpcallTenant(Struct):
+    """A tenant in the answer to the published engine's re-attach."""
+
+    id: str
+    gen: int
+    mode: str = "AttachedSingle"
+    stripe_size: int = 32768
+
+
+class UpcallReAttachAnswer(Struct):
+    """The tenants that the node holds, with their new generations."""
+
+    tenants: list[UpcallTenant]
+
+
+class UpcallSubject(Struct):
+    """A tenant and the generation to validate."""
+
+    id: str
+    gen: int
+
+
+class UpcallValidate(Struct):
+    """The published engine's validate."""
+
+    tenants: Annotated[list[UpcallSubject], Meta(max_length=100_000)]
+
+
+class UpcallValid(Struct):
+    """Whether a generation is the newest."""
+
+    id: str
+    valid: bool
+
+
+class UpcallValidateAnswer(Struct):
+    """The verdicts, those of unknown tenants left out."""
+
+    tenants: list[UpcallValid]

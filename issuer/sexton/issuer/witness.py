@@ -1,0 +1,130 @@
+"""The second witness: Redis' projection must agree with the fold, and is set to the log where it does not.
+
+A verdict never comes from here. What Redis says can only make a call wait until the fold has caught up.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+
+from sexton.issuer.deadline import Deadline
+from sexton.issuer.log import LogReader
+from sexton.issuer.metrics import Metrics
+from sexton.issuer.projection import (
+    Difference,
+    Projection,
+    ProjectionMissing,
+    ProposalStale,
+    entries_of,
+    entry,
+)
+from sexton.schemas.events import Grant
+
+__all__ = ["Witness"]
+
+_log = logging.getLogger("sexton.issuer.witness")
+
+
+class Witness:
+    """Compares, proposes and repairs; `catch_up` folds the log up to the end that it has now."""
+
+    def __init__(
+        self,
+        projection: Projection,
+        reader: LogReader,
+        catch_up: Callable[[Deadline], None],
+        metrics: Metrics,
+    ) -> None:
+        self._projection = projection
+        self._reader = reader
+        self._catch_up = catch_up
+        self._metrics = metrics
+        self._building = threading.Lock()
+
+    def agree(self, tenants: Iterable[str], deadline: Deadline) -> None:
+        """Return when Redis and the fold agree on these tenants, or Redis was set to the log.
+
+        Raises RedisUnavailable, KafkaUnavailable, LogBroken.
+        """
+        names = list(tenants)
+        while True:
+            with self._reader.state() as state:
+                expected = entries_of(state, names)
+            try:
+                differences = self._projection.compare(expected)
+                self._mend(differences, deadline)
+            except ProjectionMissing as missing:
+                self.rebuild(deadline, from_nothing=missing.damaged)
+                continue
+            return
+
+    def propose(self, tenants: Iterable[str], deadline: Deadline) -> list[Grant]:
+        """Return a proposal for each tenant, made atomically in Redis for up to 1,000 of them at a time."""
+        names = list(tenants)
+        while True:
+            with self._reader.state() as state:
+                expected = entries_of(state, names)
+            try:
+                return self._projection.propose(expected)
+            except ProposalStale:
+                self.agree(names, deadline)
+            except ProjectionMissing as missing:
+                self.rebuild(deadline, from_nothing=missing.damaged)
+            deadline.require("proposing in Redis")
+
+    def project(self, tenants: Iterable[str]) -> None:
+        """Write what the fold says of tenants whose event was valid."""
+        with self._reader.state() as state:
+            entries = entries_of(state, tenants)
+        self._projection.project(entries)
+
+    def withdraw(self, tenants: Iterable[str]) -> None:
+        """Set Redis to what the log says of tenants whose event was void."""
+        names = list(tenants)
+        self._projection.withdraw(names)
+        self.project(names)
+
+    def rebuild(self, deadline: Deadline, *, from_nothing: bool = False, force: bool = False) -> int:
+        """Build the whole projection from the fold and return its size; one caller does it for all."""
+        if not self._building.acquire(timeout=deadline.require("rebuilding Redis")):
+            deadline.require("rebuilding Redis")
+        try:
+            if not force and not from_nothing and self._is_there():
+                return 0
+            with self._reader.state() as state:
+                entries = entries_of(state)
+            self._projection.rebuild(entries, from_nothing=from_nothing)
+            self._metrics.rebuilds.inc()
+            return len(entries)
+        finally:
+            self._building.release()
+
+    def _is_there(self) -> bool:
+        try:
+            self._projection.compare({"": ""})
+        except ProjectionMissing:
+            return False
+        return True
+
+    def _mend(self, differences: list[Difference], deadline: Deadline) -> None:
+        if not differences:
+            return
+        if not all(d.only_late for d in differences):
+            # Redis may know more than this fold: the end of the log, read now, settles it.
+            self._catch_up(deadline)
+        with self._reader.state() as state:
+            now = [Difference(d.tenant, entry(state.tenant(d.tenant)), d.raw) for d in differences]
+        late = {d.tenant: d.expected for d in now if d.only_late}
+        wrong = [d for d in now if d.raw != d.expected and not d.only_late]
+        self._projection.project(late)
+        for difference in wrong:
+            self._metrics.disagreements.inc()
+            _log.error(
+                "redis disagrees with the log and is set to it: tenant=%r redis=%r log=%r",
+                difference.tenant,
+                difference.raw,
+                difference.expected,
+            )
+        self._projection.repair(wrong)
