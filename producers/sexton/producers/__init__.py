@@ -1,0 +1,69 @@
+"""The SDK that services embed: attach a tenant, write an index, and ask for what it no longer names.
+
+from sexton.producers import Sexton
+
+with Sexton.connect(node="node-7") as sexton:
+    tenant = sexton.attach("tenant-42")
+    receipt = tenant.replace_index(put_index, unlinked=keys, bucket="bucket")
+    receipt.wait(timeout=30)
+"""
+
+from __future__ import annotations
+
+from sexton.producers._client import Sexton
+from sexton.producers._emitter import Statistics
+from sexton.producers._errors import (
+    ConnectionClosed,
+    DeliveryFailed,
+    DeliveryPending,
+    Detached,
+    HandleUnusable,
+    IndexFateUnknown,
+    IndexNotWritten,
+    KeyReused,
+    ProducerFailed,
+    QueueFull,
+    Superseded,
+)
+from sexton.producers._handle import Tenant
+from sexton.producers._limits import Limits
+from sexton.producers._receipt import Receipt
+from sexton.producers._transport import Delivered
+from sexton.schemas.errors import (
+    EnvironmentFault,
+    InvalidEvent,
+    InvalidSettings,
+    IssuerUnavailable,
+    KafkaUnavailable,
+    RequestRefused,
+    SextonError,
+    UsageError,
+)
+
+__all__ = [
+    "ConnectionClosed",
+    "Delivered",
+    "DeliveryFailed",
+    "DeliveryPending",
+    "Detached",
+    "EnvironmentFault",
+    "HandleUnusable",
+    "IndexFateUnknown",
+    "IndexNotWritten",
+    "InvalidEvent",
+    "InvalidSettings",
+    "IssuerUnavailable",
+    "KafkaUnavailable",
+    "KeyReused",
+    "Limits",
+    "ProducerFailed",
+    "QueueFull",
+    "Receipt",
+    "RequestRefused",
+    "Sexton",
+    "SextonError",
+    "Statistics",
+    "Superseded",
+    "Tenant",
+    "UsageError",
+]

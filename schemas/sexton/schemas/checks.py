@@ -13,7 +13,7 @@ from sexton.schemas import events
 from sexton.schemas.errors import InvalidEvent, InvalidFormat
 from sexton.schemas.generations import MAX_PACKED_PART, check_generation
 
-__all__ = ["MAX_KEY_BYTES", "MAX_TENANT_BYTES", "check_intent", "check_keys", "check_tenant"]
+__all__ = ["MAX_KEY_BYTES", "MAX_TENANT_BYTES", "check_bucket", "check_intent", "check_keys", "check_tenant"]
 
 MAX_KEY_BYTES = 1024
 MAX_TENANT_BYTES = 512
@@ -102,13 +102,13 @@ def _check_guard(guard: events.Guard) -> None:
 def _check_action(action: events.Action) -> None:
     match action:
         case events.DeleteObjects():
-            _check_bucket(action.bucket)
+            check_bucket(action.bucket)
             if not action.phases or not all(action.phases):
                 raise InvalidEvent("delete_objects needs at least one key in each phase")
             for phase in action.phases:
                 check_keys(phase)
         case events.DeletePrefix():
-            _check_bucket(action.bucket)
+            check_bucket(action.bucket)
             if not action.prefix.strip("/") or not action.prefix.endswith("/"):
                 raise InvalidEvent(f"a prefix must not be empty and must end in '/': {action.prefix[:80]!r}")
             check_keys([action.prefix])
@@ -121,7 +121,8 @@ def _check_action(action: events.Action) -> None:
                 raise InvalidEvent(f"a log position is not negative: {action.lsn}")
 
 
-def _check_bucket(bucket: str) -> None:
+def check_bucket(bucket: str) -> None:
+    """Raise InvalidEvent unless it may be a bucket's name."""
     if not isinstance(bucket, str) or not _BUCKET.match(bucket):
         raise InvalidEvent(f"not a bucket name: {bucket!r}")
 

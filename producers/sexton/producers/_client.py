@@ -1,0 +1,232 @@
+"""A node's connection: attachments, promises, and the end in time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from sexton.producers._emitter import Emitter, Statistics
+from sexton.producers._errors import ConnectionClosed, DeliveryFailed, Detached, HandleUnusable, Superseded
+from sexton.producers._fork import renew_after_fork
+from sexton.producers._handle import Tenant, intents_for
+from sexton.producers._issuer import Issuer, open_issuer
+from sexton.producers._limits import Limits
+from sexton.producers._receipt import Receipt
+from sexton.schemas import events
+from sexton.schemas.checks import check_tenant
+from sexton.schemas.errors import InvalidEvent, UsageError
+from sexton.schemas.settings import Settings, load
+
+__all__ = ["Sexton"]
+
+_log = logging.getLogger(__name__)
+
+
+class Sexton:
+    """A node's connection to Kafka and the issuer; use it in a `with` block, or call `close`.
+
+    Safe to share between threads. After a fork parent and child each have a connection of their own: what was
+    on its way at that moment is delivered by the parent.
+    """
+
+    def __init__(self, node: str, emitter: Emitter, settings: Settings, issuer: Issuer | None = None) -> None:
+        check_tenant(node)
+        self._node = node
+        self._emitter = emitter
+        self._settings = settings
+        self._given_issuer = self._issuer = issuer
+        self._handles: dict[str, Tenant] = {}
+        self._lock = threading.Lock()
+        self._undelivered: tuple[str, ...] | None = None
+        renew_after_fork(self)
+
+    @classmethod
+    def connect(
+        cls,
+        node: str,
+        settings: Settings | None = None,
+        *,
+        limits: Limits | None = None,
+        issuer: Issuer | None = None,
+        **overrides: Any,
+    ) -> Self:
+        """Return a connection for a node; nothing is contacted before the first call.
+
+        `node` is the name by which the issuer knows this process' place; two running processes must not share
+        it. `settings` are those of the environment (`SEXTON_...`) if not given, `overrides` single settings
+        on top, for example `issuer_url=...`. `issuer` replaces the HTTP client.
+
+        Raises InvalidSettings, InvalidEvent for a node without a name.
+        """
+        limits = limits or Limits()
+        settings = _settings(settings, overrides)
+        return cls(node, Emitter.open(settings, limits), settings, issuer)
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+        return self._node
+
+    def attach(self, tenant: str) -> Tenant:
+        """Take a tenant and return its handle, bound to a generation that nobody else has.
+
+        Read the tenant's index only after this has returned. An older handle of the tenant is superseded.
+        Raises IssuerUnavailable, RequestRefused (for example a dropped tenant), InvalidEvent.
+        """
+        check_tenant(tenant)
+        self._open()
+        return self._hand_out(tenant, self._authority().attach(self._node, tenant).generation)
+
+    def re_attach(self) -> dict[str, Tenant]:
+        """Take a new generation of every tenant that the issuer says this node holds, after a (re)start.
+
+        Returns new handles by tenant. All older handles are superseded, also those of tenants that are not in
+        the answer: they have moved to another node. Raises IssuerUnavailable, RequestRefused.
+        """
+        self._open()
+        generations = self._authority().re_attach(self._node)
+        for name in set(self._handles) - set(generations):
+            self._end(name, Superseded(f"the tenant is no longer held by {self._node}: {name}"))
+        return {name: self._hand_out(name, generation) for name, generation in generations.items()}
+
+    def promise_delete(
+        self,
+        bucket: str,
+        keys: Iterable[str],
+        *,
+        operation: str,
+        tenant: str | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Ask for keys to be deleted that their owner has given up for good, whoever is attached.
+
+        No generation is asked for: the promise is that nobody will ever read or write these keys again.
+        `operation` names the decision, for people; `tenant` whose data it was (default: the operation).
+        Raises InvalidEvent, QueueFull, ProducerFailed, ConnectionClosed.
+        """
+        owner = self._owner(operation, tenant)
+        guards = (events.PromiseGuard(operation),)
+        intents = intents_for(owner, self._node, guards, bucket, keys, self._emitter.limits)
+        return self._emitter.emit(intents, timeout)
+
+    def promise_delete_prefix(
+        self,
+        bucket: str,
+        prefix: str,
+        *,
+        operation: str,
+        tenant: str | None = None,
+        drop: bool = False,
+        tombstone: str | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Ask for everything under a prefix to be deleted, which its owner has given up for good.
+
+        The prefix ends in `/`. Nobody may write under it any more. With `drop` the tenant is dropped at the
+        issuer first, so that no generation is ever handed out for it again: for the end of a whole tenant.
+        `tombstone` names an object that goes last. Raises InvalidEvent, QueueFull, ProducerFailed,
+        ConnectionClosed; with `drop` IssuerUnavailable and RequestRefused, and then nothing was sent.
+        """
+        if drop and tenant is None:
+            raise UsageError("drop=True needs the tenant's name")
+        intent = events.DeletionIntent(
+            intent_id=str(uuid.uuid4()),
+            tenant=self._owner(operation, tenant),
+            emitted_at=datetime.now(UTC),
+            emitter=self._node,
+            guards=(events.PromiseGuard(operation),),
+            action=events.DeletePrefix(bucket, prefix, tombstone=tombstone),
+        )
+        prepared = self._emitter.prepare([intent])
+        if drop and tenant is not None:
+            # First: while a successor could still be issued, somebody could write under the prefix.
+            self._open()
+            self._authority().drop(tenant)
+            self._end(tenant, Detached(f"the tenant was dropped: {tenant}"))
+        return self._emitter.send(prepared, timeout)
+
+    def statistics(self) -> Statistics:
+        """Return how many intents were emitted; they add up: delivered + failed + pending."""
+        return self._emitter.statistics()
+
+    def flush(self, timeout: float) -> int:
+        """Wait until nothing is on its way, at most `timeout` seconds; return how many intents still are."""
+        return self._emitter.flush(timeout)
+
+    def close(self, timeout: float | None = None) -> tuple[str, ...]:
+        """Deliver what can be delivered in `timeout` seconds and return the ids of intents that were not.
+
+        An id in the result was not acknowledged; after a timeout it may nevertheless be in the log. Keys that
+        were not delivered are leaked, never lost. A second call returns the same.
+        """
+        with self._lock:
+            if self._undelivered is None:
+                limit = self._emitter.limits.close_timeout if timeout is None else timeout
+                self._undelivered = self._emitter.close(limit)
+                close = getattr(self._issuer, "close", None)
+                if self._issuer is not self._given_issuer and close is not None:
+                    close()
+            return self._undelivered
+
+    def renew(self) -> None:
+        """In a forked child: what the parent's threads have locked stays locked."""
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        undelivered = self.close()
+        if undelivered and kind is None:
+            raise DeliveryFailed(f"{len(undelivered)} intents were not delivered", undelivered)
+
+    def __repr__(self) -> str:
+        return f"Sexton(node={self._node!r}, tenants={len(self._handles)})"
+
+    def _authority(self) -> Issuer:
+        with self._lock:
+            if self._issuer is None:
+                self._issuer = open_issuer(self._settings)
+            return self._issuer
+
+    def _open(self) -> None:
+        if self._undelivered is not None:
+            raise ConnectionClosed()
+
+    def _hand_out(self, name: str, generation: int) -> Tenant:
+        self._end(name, Superseded(f"attached anew as generation {generation}: {name}"))
+        handle = Tenant(name, generation, self._node, self._emitter, self._give_back)
+        self._handles[name] = handle
+        return handle
+
+    def _give_back(self, tenant: str) -> int:
+        self._open()
+        return self._authority().detach(self._node, tenant)
+
+    def _end(self, name: str, why: HandleUnusable) -> None:
+        handle = self._handles.pop(name, None)
+        if handle is not None:
+            handle.end(why)
+
+    def _owner(self, operation: str, tenant: str | None) -> str:
+        try:
+            return check_tenant(operation if tenant is None else tenant)
+        except InvalidEvent as error:
+            what = "operation" if tenant is None else "tenant"
+            raise InvalidEvent(f"{what}: {error}") from error
+
+
+def _settings(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
+    if settings is None:
+        return load(**overrides)
+    if not overrides:
+        return settings
+    given = settings.model_dump(exclude={"config"}, exclude_none=True)
+    return load({}, **{**given, **overrides})

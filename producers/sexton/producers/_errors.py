@@ -1,0 +1,109 @@
+"""What the SDK raises; each class says by its place what the caller can do.
+
+SextonError
+├── UsageError
+│   ├── InvalidEvent          a key, bucket or tenant that may not be written; nothing was sent
+│   ├── InvalidSettings       a setting is unknown or would make deletion unsafe
+│   ├── KeyReused             a name was given to an intent before, in this attachment
+│   └── ConnectionClosed      the call came after `close`
+├── HandleUnusable            this handle emits nothing more: attach or re-attach, and use the new one
+│   ├── Superseded            a newer handle of the tenant was given out here, or the tenant moved away
+│   ├── Detached              `detach` was called, or the tenant was dropped
+│   └── IndexFateUnknown      an index PUT may or may not have happened, or may still land
+├── IndexNotWritten           raised *by the service's own* `put`: the index was certainly not written
+├── EnvironmentFault
+│   ├── IssuerUnavailable
+│   └── KafkaUnavailable
+│       ├── QueueFull         no room in the send queue before the deadline; those intents were not sent
+│       ├── DeliveryFailed    Kafka did not take an intent, or did not say so; `intent_ids` names them
+│       ├── DeliveryPending   the wait ended first; the intents may still arrive
+│       └── ProducerFailed    the Kafka client cannot go on: connect anew
+└── RequestRefused            the issuer said no; `type` says why
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sexton.schemas.errors import KafkaUnavailable, SextonError, UsageError
+
+__all__ = [
+    "ConnectionClosed",
+    "DeliveryFailed",
+    "DeliveryPending",
+    "Detached",
+    "HandleUnusable",
+    "IndexFateUnknown",
+    "IndexNotWritten",
+    "KeyReused",
+    "ProducerFailed",
+    "QueueFull",
+    "Superseded",
+]
+
+
+class KeyReused(UsageError):
+    """A name was given to an intent before: it is never written or named again."""
+
+
+class ConnectionClosed(UsageError):
+    """The connection is closed."""
+
+
+class HandleUnusable(SextonError):
+    """This handle emits nothing more."""
+
+
+class Superseded(HandleUnusable):
+    """A newer attachment has taken this handle's place."""
+
+
+class Detached(HandleUnusable):
+    """The tenant was detached or dropped through this connection."""
+
+
+class IndexFateUnknown(HandleUnusable):
+    """An index PUT of this attachment may or may not have happened, or may still land."""
+
+
+class IndexNotWritten(SextonError):
+    """The index was certainly not written; for a service's own `put` to raise.
+
+    Only for a failure that came before the request left, or a definite refusal (for example 412 or 403).
+    A timeout, a lost connection or a 5xx is not one.
+    """
+
+
+class QueueFull(KafkaUnavailable):
+    """The send queue had no room before the deadline.
+
+    `intent_ids` are those of the call that were not sent; `accepted` those that were and will arrive.
+    """
+
+    def __init__(self, message: str, intent_ids: Sequence[str], accepted: Sequence[str]) -> None:
+        self.intent_ids = tuple(intent_ids)
+        self.accepted = tuple(accepted)
+        super().__init__(message)
+
+
+class DeliveryFailed(KafkaUnavailable):
+    """Kafka refused an intent, or nobody knows whether it took it.
+
+    Emitting the same keys again is allowed and harmless: keys that an intent has named stay dead.
+    """
+
+    def __init__(self, message: str, intent_ids: Sequence[str]) -> None:
+        self.intent_ids = tuple(intent_ids)
+        super().__init__(message)
+
+
+class DeliveryPending(KafkaUnavailable):
+    """The deadline of the wait has passed; `intent_ids` are still on their way."""
+
+    def __init__(self, message: str, intent_ids: Sequence[str]) -> None:
+        self.intent_ids = tuple(intent_ids)
+        super().__init__(message)
+
+
+class ProducerFailed(KafkaUnavailable):
+    """The Kafka client has met a fatal error and takes nothing more."""

@@ -1,0 +1,248 @@
+"""A tenant as one attachment holds it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import inspect
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from sexton.producers._emitter import Emitter, Prepared, split_keys
+from sexton.producers._errors import (
+    Detached,
+    HandleUnusable,
+    IndexFateUnknown,
+    IndexNotWritten,
+    KeyReused,
+)
+from sexton.producers._fork import renew_after_fork
+from sexton.producers._limits import Deadline, Limits
+from sexton.producers._names import Names
+from sexton.producers._receipt import Receipt
+from sexton.schemas import events
+from sexton.schemas.checks import check_bucket, check_keys
+from sexton.schemas.errors import EnvironmentFault, InvalidEvent, UsageError
+from sexton.schemas.generations import suffix
+
+__all__ = ["Tenant", "intents_for"]
+
+
+class Tenant:
+    """A tenant, bound for ever to the generation of one attachment.
+
+    Calls of one handle run one after another, also from several threads: an index PUT in flight is of unknown
+    fate to everybody else. Once the handle is superseded, detached or poisoned, each call says so.
+    """
+
+    def __init__(
+        self, name: str, generation: int, node: str, emitter: Emitter, detach: Callable[[str], object]
+    ) -> None:
+        self._name = name
+        self._generation = generation
+        self._suffix = suffix(generation)
+        self._guards = (events.GenerationGuard(name, generation),)
+        self._node = node
+        self._emitter = emitter
+        self._detach = detach
+        self._names = Names()
+        self._end: HandleUnusable | None = None
+        self._turn = threading.Lock()
+        self._putting: int | None = None  # the thread whose index PUT is in flight
+        renew_after_fork(self)
+
+    @property
+    def name(self) -> str:
+        """The tenant's name."""
+        return self._name
+
+    @property
+    def generation(self) -> int:
+        """The generation of this attachment."""
+        return self._generation
+
+    def key(self, name: str) -> str:
+        """Return `name` with this attachment's suffix: `layer-1` -> `layer-1-00000008`.
+
+        Raises KeyReused when an intent of this handle has named that key (it is never written again),
+        InvalidEvent when it may not be a key.
+        """
+        key = name + self._suffix
+        check_keys((key,))
+        if self._names.holds(key):
+            raise KeyReused(f"an intent has named this key, it is never written again: {key}")
+        return key
+
+    def delete(self, bucket: str, keys: Iterable[str], *, timeout: float | None = None) -> Receipt:
+        """Ask for keys to be deleted, if this attachment is still the newest when the intent is written.
+
+        **Before the call** the service must have written an index that names none of `keys`, that PUT must
+        have been acknowledged, and no earlier index PUT of this attachment may be of unknown fate (timed out,
+        connection lost, still running). `replace_index` does all of it in the right order.
+
+        The keys may be of any generation, each a full key. Each is named once in the life of the handle and
+        never written again. Returns at once with a receipt; `timeout` bounds the wait for room in the queue,
+        in seconds. Nothing is sent if one key is bad.
+
+        Raises InvalidEvent, KeyReused, QueueFull, ProducerFailed, ConnectionClosed, or the HandleUnusable
+        that says why this handle emits nothing more.
+        """
+        deadline = Deadline(self._emitter.limits.call_timeout if timeout is None else timeout)
+        prepared = self._prepare(bucket, keys)
+        with self._alone(deadline):
+            self._usable()
+            self._names.take(bucket, _keys(prepared))
+            return self._emitter.send(prepared, deadline.left(), self._release)
+
+    def replace_index(
+        self,
+        put: Callable[[], object],
+        unlinked: Iterable[str],
+        *,
+        bucket: str,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Write an index with the service's own `put`, then ask for what it no longer names.
+
+        `put` takes no argument, writes an index without the `unlinked` keys (its name ends in this
+        attachment's suffix) and returns only when the store has acknowledged it. Whatever it raises means
+        that nobody knows whether the index was written or may still land: the handle emits nothing more and
+        IndexFateUnknown is raised; re-attach, and write the index under the new generation's name. The one
+        exception is `IndexNotWritten`, for `put` to raise when the index was certainly not written: then
+        nothing is emitted, the error comes through, and the handle stays good.
+
+        Everything that can be wrong with the keys is found before `put` is called. `put` brings its own
+        deadline; `timeout` bounds the waits before and after it, in seconds. If sending fails after the index
+        was written the keys are leaked, not lost: call `delete` with them.
+
+        Raises what `delete` raises, IndexFateUnknown, IndexNotWritten.
+        """
+        wait = self._emitter.limits.call_timeout if timeout is None else timeout
+        prepared = self._prepare(bucket, unlinked)
+        with self._alone(Deadline(wait)):
+            self._usable()
+            fresh = self._names.take(bucket, _keys(prepared))
+            try:
+                self._put(put)
+            except IndexNotWritten:
+                self._names.give_back(bucket, _keys(prepared), fresh)
+                raise
+            self._usable()  # a re-attach during the PUT: these intents would be stale
+            return self._emitter.send(prepared, wait, self._release)
+
+    def detach(self) -> None:
+        """Give the tenant back; the handle emits nothing more.
+
+        What it has emitted stays valid: the generation is the newest until the next attach.
+        Raises IssuerUnavailable, RequestRefused.
+        """
+        with self._alone(Deadline(self._emitter.limits.call_timeout)):
+            self._usable()
+            self._detach(self._name)
+            self.end(Detached(f"the tenant was detached: {self._name}"))
+
+    def end(self, why: HandleUnusable) -> None:
+        """Let the handle emit nothing more; the first reason stays."""
+        if self._end is None:
+            self._end = why
+
+    def renew(self) -> None:
+        """In a forked child: an index PUT that runs in the parent is of unknown fate here."""
+        self._turn = threading.Lock()
+        if self._putting is not None:
+            self._putting = None
+            self.end(IndexFateUnknown("the process was forked during an index PUT", hint=_RE_ATTACH))
+
+    def __repr__(self) -> str:
+        state = f", {type(self._end).__name__}" if self._end else ""
+        return f"Tenant({self._name!r}, generation={self._generation}{state})"
+
+    def _prepare(self, bucket: str, keys: Iterable[str]) -> list[Prepared]:
+        intents = intents_for(self._name, self._node, self._guards, bucket, keys, self._emitter.limits)
+        return self._emitter.prepare(intents)
+
+    def _release(self, failed: Prepared) -> None:
+        # May be named again, in another intent; it is still never handed out by `key`.
+        action = failed.intent.action
+        if isinstance(action, events.DeleteObjects):
+            self._names.allow_again(action.bucket, action.phases[0])
+
+    def _put(self, put: Callable[[], object]) -> None:
+        self._putting = threading.get_ident()
+        try:
+            result = put()
+        except IndexNotWritten:
+            raise
+        except BaseException as error:
+            what = f"{type(error).__name__}: {error}"
+            fate = IndexFateUnknown(f"nobody knows whether the index was written: {what}", hint=_RE_ATTACH)
+            self.end(fate)
+            if isinstance(error, Exception):
+                raise fate from error
+            raise  # Ctrl-C, a cancelled task: not ours to turn into another error
+        finally:
+            self._putting = None
+        if inspect.isawaitable(result) or isinstance(result, concurrent.futures.Future):
+            # It has only been started: an acknowledgement is what `put` must return after.
+            self.end(IndexFateUnknown("put returned before the index was acknowledged", hint=_RE_ATTACH))
+            if inspect.iscoroutine(result):
+                result.close()
+            self._usable()
+
+    def _usable(self) -> None:
+        if self._end is not None:
+            raise type(self._end)(str(self._end), hint=self._end.hint)
+
+    @contextmanager
+    def _alone(self, deadline: Deadline) -> Iterator[None]:
+        if self._putting == threading.get_ident():
+            raise UsageError("put called back into the handle whose index it writes")
+        if not self._turn.acquire(timeout=deadline.left()):
+            raise EnvironmentFault(f"another call of this handle did not end in {deadline.timeout:g} s")
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+
+_WIDEST = 4  # bytes of UTF-8 for one character
+_NAMES = 4 * _WIDEST  # the tenant's name stands in key, header, intent and guard
+_RE_ATTACH = "re-attach and use the new handle: its index has another name"
+
+
+def _keys(prepared: Sequence[Prepared]) -> list[Sequence[str]]:
+    return [
+        one.intent.action.phases[0] for one in prepared if isinstance(one.intent.action, events.DeleteObjects)
+    ]
+
+
+def intents_for(
+    tenant: str,
+    node: str,
+    guards: Sequence[events.Guard],
+    bucket: str,
+    keys: Iterable[str],
+    limits: Limits,
+) -> list[events.DeletionIntent]:
+    """Return the intents for keys, as many as their size needs; none for no keys."""
+    if isinstance(keys, str | bytes):
+        raise InvalidEvent("keys must be a list of keys, not one text")
+    listed = list(keys)
+    if not listed:
+        return []
+    check_bucket(bucket)
+    check_keys(listed)
+    now = datetime.now(UTC)
+    return [
+        events.DeletionIntent(
+            intent_id=str(uuid.uuid4()),
+            tenant=tenant,
+            emitted_at=now,
+            emitter=node,
+            guards=guards,
+            action=events.DeleteObjects(bucket, (run,)),
+        )
+        for run in split_keys(listed, _NAMES * len(tenant) + _WIDEST * len(node), limits)
+    ]

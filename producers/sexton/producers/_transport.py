@@ -1,0 +1,225 @@
+"""The one place of the SDK that meets the Kafka client.
+
+A transport takes records and says for each, once, what became of it. `testing` has one without Kafka.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from sexton.producers._errors import ConnectionClosed, ProducerFailed
+from sexton.producers._limits import Deadline, Limits
+from sexton.schemas.errors import InvalidSettings
+from sexton.schemas.settings import Settings
+
+__all__ = ["Delivered", "KafkaTransport", "Record", "Report", "Transport", "kafka_config"]
+
+_log = logging.getLogger(__name__)
+_SLICE = 0.1  # longest single wait inside the C library, so that Ctrl-C is heard
+_PURGE = 0.3  # of the time to close: what is kept for purging and reading the last reports
+# What SEXTON_KAFKA_EXTRA may not turn off: without it an acknowledged intent can be lost, written twice,
+# or written where no reader of Java's partitioning looks.
+_REQUIRED = {
+    "acks": ("all", "-1"),
+    "request.required.acks": ("all", "-1"),
+    "enable.idempotence": ("true",),
+    "partitioner": ("murmur2", "murmur2_random"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A Kafka record that has been encoded and checked."""
+
+    topic: str
+    key: bytes
+    value: bytes
+    headers: list[tuple[str, str | bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Where an intent stands in the intents topic, acknowledged by all in-sync replicas."""
+
+    partition: int
+    offset: int
+
+
+class Report(Protocol):
+    """Told once what became of a record."""
+
+    def delivered(self, where: Delivered) -> None:
+        """Kafka has acknowledged it."""
+
+    def failed(self, reason: str) -> None:
+        """Kafka has refused it, or did not answer in time: it may or may not be in the log."""
+
+
+class Transport(Protocol):
+    """Takes records to the log."""
+
+    def send(self, record: Record, report: Report, deadline: Deadline) -> None:
+        """Queue a record.
+
+        Raises BufferError when there is no room before the deadline, ProducerFailed, ConnectionClosed.
+        """
+
+    def flush(self, deadline: Deadline) -> None:
+        """Wait until every record was reported on, or the deadline."""
+
+    def close(self, deadline: Deadline) -> None:
+        """Flush, then report what is left as failed."""
+
+    def renew(self) -> None:
+        """Start afresh in a forked child: what the parent has queued is the parent's."""
+
+
+def kafka_config(settings: Settings, limits: Limits) -> dict[str, Any]:
+    """Return the properties of the producer; raises InvalidSettings when the extra ones make it unsafe."""
+    for name, value in settings.kafka_extra.items():
+        if name == "transactional.id":
+            raise InvalidSettings(
+                "SEXTON_KAFKA_EXTRA: an intent is never written in a transaction: transactional.id"
+            )
+        if name in _REQUIRED and str(value).lower() not in _REQUIRED[name]:
+            raise InvalidSettings(f"SEXTON_KAFKA_EXTRA: {name} must be {_REQUIRED[name][0]}: {value}")
+    return settings.kafka(
+        **{
+            "client.id": "sexton-sdk",
+            "acks": "all",
+            "enable.idempotence": True,
+            "partitioner": "murmur2",
+            "linger.ms": limits.linger * 1000,
+            "compression.type": "lz4",
+            "message.max.bytes": limits.message_bytes,
+            "message.timeout.ms": int(limits.delivery_timeout * 1000),
+            "queue.buffering.max.messages": limits.queue_messages,
+            "queue.buffering.max.kbytes": max(1, limits.queue_bytes // 1024),
+        }
+    )
+
+
+class KafkaTransport:
+    """An idempotent producer with a thread of its own that reads delivery reports."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = dict(config)
+        self._closed = False
+        self._fatal: str | None = None
+        self._opening = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._producer: Producer | None = None
+        self._open()
+
+    def send(self, record: Record, report: Report, deadline: Deadline) -> None:
+        """Queue a record, waiting for room until the deadline."""
+        producer = self._producer or self._open()
+        on_delivery = functools.partial(_report, report)
+        while True:
+            self._check()
+            try:
+                producer.produce(
+                    record.topic,
+                    record.value,
+                    record.key,
+                    headers=record.headers,
+                    on_delivery=on_delivery,
+                )
+                return
+            except BufferError:
+                if deadline.passed:
+                    raise
+                producer.poll(min(_SLICE, deadline.left()))
+            except KafkaException as error:
+                raise ProducerFailed(f"the kafka client takes no record: {error.args[0].str()}") from error
+
+    def flush(self, deadline: Deadline) -> None:
+        """Wait until every record was reported on, or the deadline."""
+        producer = self._producer
+        while producer is not None and len(producer) and not deadline.passed:
+            producer.flush(min(_SLICE, deadline.left()))
+
+    def close(self, deadline: Deadline) -> None:
+        """Flush, then purge what is left, so that its reports come now and not never."""
+        with self._opening:
+            self._closed = True
+            producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        last = Deadline(max(0.0, deadline.left() - _PURGE))
+        while len(producer) and not last.passed:
+            producer.flush(min(_SLICE, last.left()))
+        if len(producer):
+            producer.purge(blocking=False)
+            end = Deadline(_PURGE)
+            while len(producer) and not end.passed:
+                producer.poll(0.02)
+        # The thread holds the last reference: the client is taken down there, off the caller's time.
+        self._stop.set()
+        if self._thread is not None:
+            del producer
+            self._thread.join(min(2 * _SLICE, deadline.left()))
+
+    def renew(self) -> None:
+        """Let go of the parent's client: without its threads it can be neither used nor freed here."""
+        if self._producer is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
+        self._producer = self._thread = self._fatal = None
+        self._opening = threading.Lock()
+        self._stop = threading.Event()
+
+    def _open(self) -> Producer:
+        with self._opening:
+            self._check()
+            if self._producer is None:
+                config = {**self._config, "error_cb": self._on_error, "logger": _Quiet()}
+                try:
+                    self._producer = Producer(config)
+                except (KafkaException, ValueError, TypeError) as error:
+                    raise InvalidSettings(f"the kafka client refuses its settings: {error}") from error
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._producer, self._stop), name="sexton-deliveries", daemon=True
+                )
+                self._thread.start()
+            return self._producer
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ConnectionClosed()
+        if self._fatal is not None:
+            raise ProducerFailed(f"the kafka client cannot go on: {self._fatal}", hint="connect anew")
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._fatal = error.str()
+            _log.error("the kafka client cannot go on: %s", error.str())
+        else:
+            _log.debug("kafka: %s", error.str())
+
+
+class _Quiet:
+    """Takes the Kafka client's own log lines: what matters in them comes as typed errors too."""
+
+    def log(self, level: int, message: str, *args: object) -> None:
+        _log.debug(message, *args)
+
+
+def _serve(producer: Producer, stop: threading.Event) -> None:
+    while not stop.is_set():
+        producer.poll(_SLICE)
+
+
+def _report(report: Report, error: KafkaError | None, message: Any) -> None:
+    if error is None:
+        report.delivered(Delivered(message.partition(), message.offset()))
+    else:
+        report.failed(error.str())
