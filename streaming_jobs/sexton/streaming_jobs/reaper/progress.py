@@ -88,6 +88,7 @@ class Progress:
         return sum(end - reached.get(p, end) for p, end in enumerate(ends) if end > reached.get(p, end))
 
     def _print(self, line: dict[str, Any]) -> None:
+        line = {"at": round(self.clock(), 3), **line}
         text = _for_people(line) if self.out.isatty() else json.dumps(line)
         print(text, file=self.out, flush=True)
 
@@ -100,7 +101,7 @@ def _for_people(line: dict[str, Any]) -> str:
             f"({line['keys_per_s']:,} keys/s) {words}; backlog {line['backlog']:,}, "
             f"oldest {line['oldest_pending_s']:.0f} s, done in {line['eta_s']:.0f} s"
         )
-    rest = " ".join(f"{name}={value}" for name, value in line.items() if name != "event")
+    rest = " ".join(f"{name}={value}" for name, value in line.items() if name not in ("event", "at"))
     return f"reaper: {line['event'].replace('_', ' ')} {rest}".rstrip()
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from sexton.issuer.client import IssuerClient, Subject
 
+from sexton.issuer.client import IssuerClient, Subject
 from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import EnvironmentFault
@@ -105,16 +105,11 @@ def _open(plan: TaskPlan) -> _Work:
     settings = plan.settings
     now = datetime.now(UTC)
     codec = open_codec(settings)
-    store = StoreSettings(
-        endpoint_url=settings.s3_endpoint_url,
-        region=settings.s3_region,
-        requests_in_flight=settings.reaper_requests_in_flight,
-    )
     return _Work(
         plan=plan,
         codec=codec,
         issuer=_issuer(settings.issuer_url, settings.issuer_timeout_s),
-        executor=Executor(open_deleter(store)),
+        executor=Executor(open_deleter(StoreSettings.of(settings))),
         settler=Settler(codec, settings.topic_prefix, plan.topic_id, now),
         now=now,
     )

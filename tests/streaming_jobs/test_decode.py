@@ -1,0 +1,73 @@
+"""Decoding single records: an intent, a dead letter or a counted skip."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from sexton.schemas import events
+from sexton.schemas.codec import Codec
+from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, Skipped, decode
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+CODEC = Codec()
+
+
+def encoded(*keys: str) -> bytes:
+    return CODEC.encode(
+        events.DeletionIntent(
+            "id", "t", NOW, "n", (events.PromiseGuard("p"),), events.DeleteObjects("bucket", (keys,))
+        )
+    )
+
+
+def record(value: bytes | None) -> Record:
+    return Record(0, 1, 0, b"t", value)
+
+
+def test_f_2_null_is_skipped_and_counted() -> None:
+    """F-2: a null value asks for nothing."""
+    assert isinstance(decode(CODEC, record(None)), Skipped)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"", "empty"),
+        (b"\0", "unframed"),
+        (b"garbage", "unframed"),
+        (encoded("a") + b"x", "trailing-bytes"),
+        (encoded("a") + encoded("b"), "trailing-bytes"),
+        (encoded("a")[:-1], "malformed"),
+        (b"\0\0\0\0\x07" + encoded("a")[10:], "no-registry"),
+        (b"\xc3\x01" + b"\xff" * 8, "unknown-schema"),
+    ],
+)
+def test_f_4_what_is_not_exactly_one_record_is_rejected(value: bytes, reason: str) -> None:
+    """F-2, F-4: empty, truncated, glued and foreign bytes are dead letters with a stable reason."""
+    rejected = decode(CODEC, record(value))
+
+    assert isinstance(rejected, Rejected)
+    assert (rejected.reason, rejected.record.value) == (reason, value)
+
+
+@pytest.mark.parametrize("key", ["", "a\rb", "a\nb", "b\x01c", "x\uffff", "k" * 1025])
+def test_key_that_may_not_be_carried_is_rejected_with_its_intent(key: str) -> None:
+    """A key that XML or the store cannot carry makes a dead letter that still names the intent."""
+    rejected = decode(CODEC, record(encoded(key)))
+
+    assert isinstance(rejected, Rejected)
+    assert rejected.reason == "invalid-intent"
+    assert rejected.intent is not None
+    assert rejected.intent.intent_id == "id"
+
+
+def test_odd_but_legal_keys_are_decoded_byte_exact() -> None:
+    """Nothing normalises, joins, unquotes or trims a key."""
+    keys = ("a/../b", "./b", "..", "/x", "x//y", "a%2Fb", "t#1", "a+b", "<&>\"'", " a ", "\u00e9", "e\u0301")
+    decoded = decode(CODEC, record(encoded(*keys)))
+
+    assert isinstance(decoded, Decoded)
+    assert isinstance(decoded.intent.action, events.DeleteObjects)
+    assert tuple(decoded.intent.action.phases[0]) == keys

@@ -1,0 +1,159 @@
+"""The judge's rule, without any server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sexton.issuer.client import Subject
+from sexton.schemas import events
+from sexton.schemas.events import VerdictResult
+from sexton.schemas.windows import Window
+from sexton.streaming_jobs.reaper.judge import NotYet, judge, parse_allow, subjects
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+GUARD = events.GenerationGuard("t", 8)
+PROMISE = events.PromiseGuard("drop")
+DELETE = events.DeleteObjects("bucket", (("a/1", "a/2"),))
+
+
+def intent(*guards: events.Guard, action: events.Action = DELETE) -> events.DeletionIntent:
+    return events.DeletionIntent("id", "t", NOW, "test", guards, action)
+
+
+def at(offset: int, partition: int = 0) -> events.Position:
+    return events.Position("topic", partition, offset)
+
+
+def decide(
+    subject: events.DeletionIntent,
+    offset: int = 5,
+    window: Window | None = None,
+    *,
+    known: bool = True,
+    **rest,
+):  # type: ignore[no-untyped-def]
+    windows = dict.fromkeys(subjects(subject, 0), window) if known else {}
+    return judge(subject, at(offset), windows, log_offset=77, now=rest.pop("now", NOW), **rest)
+
+
+@pytest.mark.parametrize(
+    ("offset", "window", "result", "reason"),
+    [
+        (5, Window(5, None), VerdictResult.PASS, "pass"),
+        (4, Window(5, None), VerdictResult.NEVER, "claimed-early"),
+        (9, Window(5, 10), VerdictResult.PASS, "pass"),
+        (10, Window(5, 10), VerdictResult.NEVER, "superseded"),
+        (5, None, VerdictResult.NEVER, "never-issued"),
+    ],
+)
+def test_generation_guard_follows_the_window(
+    offset: int, window: Window | None, result: VerdictResult, reason: str
+) -> None:
+    """J-8, J-11: an intent passes exactly inside its generation's window."""
+    verdict = decide(intent(GUARD), offset, window)
+
+    assert (verdict.result, verdict.reason, verdict.log_offset) == (result, reason, 77)
+
+
+def test_unknown_tenant_is_refused() -> None:
+    """I-3: a tenant that the log does not know is refused, it does not pass and is not stale."""
+    verdict = decide(intent(GUARD), known=False)
+
+    assert (verdict.result, verdict.reason) == (VerdictResult.REFUSED, "unknown-tenant")
+
+
+def test_promise_needs_no_log() -> None:
+    """A promise passes by itself, and claims no log position."""
+    verdict = decide(intent(PROMISE))
+
+    assert (verdict.result, verdict.log_offset) == (VerdictResult.PASS, None)
+
+
+def test_not_before_is_strict() -> None:
+    """The clock must have passed the instant, strictly; until then the intent waits for that instant."""
+    guard = events.NotBeforeGuard(NOW)
+
+    assert decide(intent(guard)) == NotYet("not-before", f"until {NOW.isoformat()}", NOW)
+    later = decide(intent(guard), now=NOW + timedelta(microseconds=1))
+    assert later.result is VerdictResult.PASS
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        events.TransactionGuard("t", 1, events.TransactionState.COMMITTED),
+        events.BoundaryGuard("ns", 1),
+        events.UnchangedGuard((events.KeyCondition("a/1", "etag"),)),
+    ],
+)
+def test_guard_without_a_judge_never_passes(guard: events.Guard) -> None:
+    """I4: a guard that could not be judged has not passed, whatever stands beside it."""
+    judgement = decide(intent(PROMISE, guard))
+
+    assert isinstance(judgement, NotYet)
+    assert judgement.reason == "guard-not-judged"
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        events.DeletePrefix("bucket", "a/"),
+        events.AdvanceHorizon("line", 1),
+        events.DeleteObjects("bucket", (("a",),), mode=events.DeleteMode.ERASE_VERSION),
+        events.DeleteObjects("bucket", (("a",),), bypass_governance=True),
+    ],
+)
+def test_action_without_an_executor_waits(action: events.Action) -> None:
+    """What nothing executes yet is not yet, never half done."""
+    judgement = decide(intent(PROMISE, action=action))
+
+    assert isinstance(judgement, NotYet)
+    assert judgement.reason == "action-not-executed"
+
+
+def test_never_beats_not_yet() -> None:
+    """A stale intent is settled at once: what is never true needs no waiting."""
+    verdict = decide(intent(events.NotBeforeGuard(NOW), GUARD), 4, Window(5, None))
+
+    assert verdict.result is VerdictResult.NEVER
+
+
+def test_subject_carries_the_parts_of_the_first_form() -> None:
+    """A guard with node parts is asked for with them, so that the issuer can refuse a wrong form."""
+    guard = events.GenerationGuard("t", 8, "node", 3)
+
+    assert subjects(intent(guard), 4) == [Subject("t", 8, 4, "node", 3)]
+
+
+@pytest.mark.parametrize(
+    ("allow", "allowed"),
+    [
+        ([], True),
+        (["bucket"], True),
+        (["bucket/a/"], True),
+        (["bucket/a/1"], False),
+        (["other"], False),
+        (["bucket/b", "bucket/a/"], True),
+    ],
+)
+def test_allow_list_covers_every_key_or_refuses(allow: list[str], allowed: bool) -> None:
+    """An intent with one key outside the allow-list is refused whole; an empty list allows all."""
+    verdict = decide(intent(PROMISE), allow=parse_allow(allow))
+
+    assert (verdict.result is VerdictResult.PASS) == allowed
+    assert allowed or verdict.reason == "not-allowed"
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
+def test_a_pass_stays_a_pass(offset: int, start: int, barrier_end: int, later_end: int) -> None:
+    """Once an intent below a barrier has passed, superseding its generation later changes nothing."""
+    if offset >= barrier_end:
+        return
+    before = decide(intent(GUARD), offset, Window(start, None))
+    after = decide(intent(GUARD), offset, Window(start, max(barrier_end, later_end)))
+
+    assert before == after or after.reason == before.reason

@@ -1,0 +1,158 @@
+"""Drives the whole chain on one installation: emit intents, run the reaper in this process, read back."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import SparkSession
+
+from sexton.issuer.client import IssuerClient
+from sexton.schemas import events, records
+from sexton.schemas.codec import Codec
+from sexton.schemas.settings import Settings
+from sexton.streaming_jobs.reaper.counts import Counts
+from sexton.streaming_jobs.reaper.job import Reaper
+from sexton.streaming_jobs.reaper.progress import Progress
+from sexton.streaming_jobs.reaper.stop import StopFlag
+
+_Event = TypeVar("_Event", bound=events.Event)
+_numbers = itertools.count(1)
+NEVER = 3600.0
+
+
+@dataclass
+class Chain:
+    """One installation with a reaper that runs on demand."""
+
+    settings: Settings
+    spark: SparkSession
+    bucket: str
+    codec: Codec = field(default_factory=Codec)
+
+    def issuer(self) -> IssuerClient:
+        """A client of the installation's issuer."""
+        return IssuerClient(self.settings.issuer_url)
+
+    def intent(
+        self,
+        tenant: str,
+        generation: int | None,
+        keys: Sequence[str],
+        *,
+        guards: Sequence[events.Guard] | None = None,
+        action: events.Action | None = None,
+        intent_id: str | None = None,
+    ) -> events.DeletionIntent:
+        """An intent of `tenant`, guarded by its generation unless other guards are given."""
+        if guards is None:
+            assert generation is not None
+            guards = (events.GenerationGuard(tenant, generation),)
+        return events.DeletionIntent(
+            intent_id or f"intent-{next(_numbers):05d}",
+            tenant,
+            datetime.now(UTC),
+            "test",
+            guards,
+            action or events.DeleteObjects(self.bucket, (tuple(keys),)),
+        )
+
+    def produce(
+        self, *values: bytes | None, key: bytes | None = None, partition: int | None = None, **config: Any
+    ) -> list[int]:
+        """Write raw records to the intents topic, in order; returns their offsets."""
+        producer = Producer(self.settings.kafka(**{"acks": "all", **config}))
+        offsets: list[int] = []
+
+        def landed(error: Any, message: Any) -> None:
+            assert error is None, error
+            offsets.append(message.offset())
+
+        extra = {} if partition is None else {"partition": partition}
+        for value in values:
+            producer.produce(
+                self.settings.topic(records.INTENTS), value=value, key=key, on_delivery=landed, **extra
+            )
+        assert producer.flush(20) == 0
+        return offsets
+
+    def emit(self, *intents: events.DeletionIntent, partition: int | None = 0) -> list[str]:
+        """Write intents to one partition, in order; returns their ids."""
+        self.produce(*(self.codec.encode(intent) for intent in intents), partition=partition)
+        return [intent.intent_id for intent in intents]
+
+    def reap(self, progress: Progress | None = None, **overrides: Any) -> Counts:
+        """Work off what is there, as `reaper run --once` does."""
+        settings = self.settings.model_copy(update=overrides)
+        reaper = Reaper(
+            settings, self.spark, StopFlag(NEVER, lambda: None), once=True, progress=progress or Progress()
+        )
+        reaper.run()
+        return reaper.progress.total
+
+    def outcomes(self) -> list[events.Outcome]:
+        """Every outcome, in no special order."""
+        return self._read(records.OUTCOMES, events.Outcome)
+
+    def words(self) -> dict[str, str]:
+        """The outcome of each intent id; fails when records of one intent disagree."""
+        found: dict[str, set[str]] = {}
+        for outcome in self.outcomes():
+            found.setdefault(outcome.intent_id, set()).add(outcome.outcome.value)
+        assert all(len(words) == 1 for words in found.values()), found
+        return {intent_id: words.pop() for intent_id, words in found.items()}
+
+    def dead_letters(self) -> list[events.DeadLetter]:
+        """Every dead letter."""
+        return self._read(records.DEAD_LETTERS, events.DeadLetter)
+
+    def deferred(self) -> list[events.DeferredIntent]:
+        """Every deferred copy."""
+        return self._read(records.DEFERRED, events.DeferredIntent)
+
+    def generation_events(self) -> list[events.Event]:
+        """The issuer's log."""
+        kinds = (events.Genesis, events.Issued, events.Barrier, events.Detached, events.Dropped)
+        return self._read(records.GENERATIONS, *kinds)
+
+    def _read(self, topic: str, *kinds: type[_Event]) -> list[_Event]:
+        name = self.settings.topic(topic)
+        return [self.codec.decode(value, *kinds) for value in raw_records(self.settings, name)]
+
+
+def raw_records(settings: Settings, topic: str) -> list[bytes | None]:
+    """Every committed value of a topic, up to its end as of now."""
+    consumer = Consumer(
+        settings.kafka(
+            **{
+                "group.id": "tests",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 10,
+            }
+        )
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
+        left, values = set(partitions), []
+        while left:
+            message = consumer.poll(10)
+            assert message is not None, f"no answer while reading {topic}"
+            if message.error() is not None:
+                left.discard(message.partition())
+                continue
+            values.append(message.value())
+        return values
+    finally:
+        consumer.close()
+
+
+def keys(prefix: str, count: int) -> list[str]:
+    """Plain object names."""
+    return [f"{prefix}/{i:05d}" for i in range(count)]
