@@ -42,6 +42,7 @@ def serve(
     logging.basicConfig(
         level=settings.log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     host, bound_port = _address(settings, port)
     listener = socket.create_server(
         (host, bound_port), family=socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 
 from sexton.issuer import wire
 from sexton.issuer.authority import Granted
@@ -86,6 +88,17 @@ class _Workers:
         self._pool.shutdown(wait=True)
 
 
+def _problem(error: Exception) -> wire.Problem:
+    if isinstance(error, SextonError):
+        return problem_of(error)
+    if isinstance(error, HTTPException):
+        kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
+        return wire.Problem(kind, kind.replace("-", " "), error.status_code, str(error.detail))
+    if isinstance(error, RequestValidationError):
+        return wire.Problem("invalid-request", "invalid request", 400, str(error.errors()[0]["msg"]))
+    return wire.Problem("internal-error", "internal error", 500, "see the issuer's log")
+
+
 def problem_of(error: SextonError) -> wire.Problem:
     """Return the problem document of an error; its `type` is stable."""
     if isinstance(error, RequestRefused):
@@ -107,7 +120,8 @@ def create_app(service: Service) -> FastAPI:
     app = FastAPI(title="Sexton issuer", version="1", redirect_slashes=False, docs_url=None, redoc_url=None)
     workers = _Workers()
     app.router.add_event_handler("shutdown", workers.close)
-    app.add_exception_handler(SextonError, _problem_handler(service))
+    for cls in (SextonError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(cls, _problem_handler(service))
     _add_calls(app, service, workers)
     _add_upcalls(app, service, workers)
     _add_views(app, service, workers)
@@ -223,8 +237,7 @@ def _json(answer: Any) -> Response:
 
 def _problem_handler(service: Service) -> Any:
     async def handle(request: Request, error: Exception) -> Response:
-        assert isinstance(error, SextonError)
-        problem = problem_of(error)
+        problem = _problem(error)
         service.metrics.refused.labels(problem.type).inc()
         headers = {"retry-after": "1"} if problem.status == 503 else None
         body = msgspec.json.encode(problem)

@@ -5,9 +5,8 @@ An unknown field is refused: a misspelt `at_least` must not turn into a weaker q
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 __all__ = [
@@ -201,7 +200,7 @@ class UpcallReAttach(Struct):
     """The published engine's re-attach; `register` and `empty_local_disk` are not needed to answer it."""
 
     node_id: int | str
-    register: msgspec.Raw = msgspec.Raw(b"null")
+    register: Any = None
     empty_local_disk: bool | None = None
 
 
