@@ -9,56 +9,23 @@ read after the append they would cover what was written when a successor might h
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from msgspec import UNSET
 
 from sexton.issuer import wire
 from sexton.issuer.deadline import Coalescer, Deadline
+from sexton.issuer.decisions import Call, Granted, Part, check_alive, check_binding, held, next_step
 from sexton.issuer.fold import Request, State
 from sexton.issuer.log import LogReader, LogWriter
 from sexton.issuer.metrics import Metrics
 from sexton.issuer.positions import Ends, Positions
 from sexton.issuer.witness import Witness
 from sexton.schemas import checks, events
-from sexton.schemas.errors import RequestRefused, UsageError
-from sexton.schemas.generations import MAX_GENERATION
+from sexton.schemas.errors import UsageError
 
-__all__ = ["GRANTS_PER_EVENT", "Authority", "Granted"]
-
-GRANTS_PER_EVENT = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """Generations that were handed out: tenant -> generation, proven by the log up to `log_offset`."""
-
-    request_id: str
-    log_offset: int
-    generations: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """An issue call; `tenants` is None for a re-attach, which takes what the node holds."""
-
-    request_id: str
-    caller: str
-    operation: events.IssueOperation
-    node: str
-    tenants: tuple[str, ...] | None
-    believed: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The part of an issue call that is appended next."""
-
-    tenants: Sequence[str]
-    number: int
-    count: int
+__all__ = ["Authority"]
 
 
 class Authority:
@@ -94,26 +61,26 @@ class Authority:
         for tenant in tenants:
             checks.check_tenant(tenant)
         request_id, caller = _identity(asked.request_id, asked.caller, asked.node)
-        call = _Call(request_id, caller, operation, asked.node, tenants, asked.generation)
+        call = Call(request_id, caller, operation, asked.node, tenants, asked.generation)
         return self._issue(call, deadline)
 
     def re_attach(self, asked: wire.ReAttach, deadline: Deadline) -> Granted:
         """Give a node new generations of all that it holds; of nothing, if it holds nothing."""
         request_id, caller = _identity(asked.request_id, asked.caller, asked.node)
         operation = events.IssueOperation.RE_ATTACH
-        return self._issue(_Call(request_id, caller, operation, asked.node, None), deadline)
+        return self._issue(Call(request_id, caller, operation, asked.node, None), deadline)
 
-    def _issue(self, call: _Call, deadline: Deadline) -> Granted:
+    def _issue(self, call: Call, deadline: Deadline) -> Granted:
         with self._metrics.issue_seconds.time():
             while True:
                 ends = self.read_ends(deadline)
                 with self._reader.state() as state:
-                    step = _next_step(state, call)
+                    step = next_step(state, call)
                 if isinstance(step, Granted):
                     return step
                 self._issue_part(call, step, ends, deadline)
 
-    def _issue_part(self, call: _Call, part: _Part, ends: Ends, deadline: Deadline) -> None:
+    def _issue_part(self, call: Call, part: Part, ends: Ends, deadline: Deadline) -> None:
         event = events.Issued(
             request_id=call.request_id,
             caller=call.caller,
@@ -160,12 +127,9 @@ class Authority:
         binding = Request(caller, "detach", asked.node, 1)
 
         def make(state: State) -> events.Detached:
-            tenant = state.tenant(asked.tenant)
-            if tenant is None or tenant.holder != asked.node or tenant.newest is None:
-                raise RequestRefused("not-held", f"{asked.node} does not hold the tenant: {asked.tenant}")
-            _check_believed(asked.tenant, asked.generation, tenant.newest)
+            generation = held(state, asked.node, asked.tenant, asked.generation)
             now = datetime.now(UTC)
-            return events.Detached(request_id, caller, asked.node, asked.tenant, tenant.newest, now)
+            return events.Detached(request_id, caller, asked.node, asked.tenant, generation, now)
 
         return self._end(request_id, binding, asked.tenant, make, deadline)
 
@@ -179,7 +143,7 @@ class Authority:
         binding = Request(caller, "drop", None, 1)
 
         def make(state: State) -> events.Dropped:
-            _check_alive(state, asked.tenant)
+            check_alive(state, asked.tenant)
             return events.Dropped(request_id, caller, asked.tenant, datetime.now(UTC))
 
         return self._end(request_id, binding, asked.tenant, make, deadline)
@@ -197,7 +161,7 @@ class Authority:
             with self._reader.state() as state:
                 known = state.request(request_id)
                 if known is not None:
-                    _check_binding(known, binding, [tenant])
+                    check_binding(known, binding, [tenant])
                     return wire.Ended(known.offsets[0], request_id, tenant, known.granted[tenant] or None)
                 event = make(state)
             self._append(event, request_id, 0, deadline)
@@ -279,58 +243,6 @@ class Authority:
 
 def _identity(request_id: str | None, caller: str | None, node: str) -> tuple[str, str]:
     return request_id or uuid.uuid4().hex, caller or node
-
-
-def _next_step(state: State, call: _Call) -> Granted | _Part:
-    """Return the answer once every part is valid, else the part to append next."""
-    known = state.request(call.request_id)
-    wanted = call.tenants if call.tenants is not None else state.held_by(call.node)
-    if known is not None:
-        binding = Request(call.caller, call.operation.value, call.node, known.parts)
-        _check_binding(known, binding, call.tenants)
-        if known.complete:
-            return Granted(call.request_id, max(known.offsets.values()), dict(known.granted))
-    elif not wanted:
-        return Granted(call.request_id, state.log_offset, {})
-    for tenant in wanted:
-        _check_issuable(state, tenant, call.believed)
-    granted = known.granted if known else {}
-    left = [tenant for tenant in wanted if tenant not in granted]
-    count = known.parts if known else -(-len(left) // GRANTS_PER_EVENT)
-    missing = [part for part in range(count) if known is None or part not in known.offsets]
-    return _Part(left[: -(-len(left) // len(missing))], missing[0], count)
-
-
-def _check_binding(known: Request, asked: Request, tenants: Sequence[str] | None) -> None:
-    same = (known.caller, known.operation, known.node) == (asked.caller, asked.operation, asked.node)
-    if same and tenants is not None:
-        same = set(known.granted) <= set(tenants) and (
-            not known.complete or len(known.granted) == len(tenants)
-        )
-    if not same:
-        raise RequestRefused("request-id-conflict", "the request id belongs to another call or caller")
-
-
-def _check_alive(state: State, tenant: str) -> None:
-    found = state.tenant(tenant)
-    if found is not None and found.dropped:
-        raise RequestRefused("tenant-dropped", f"the tenant was dropped: {tenant}", status=410)
-
-
-def _check_issuable(state: State, tenant: str, believed: int | None) -> None:
-    _check_alive(state, tenant)
-    newest = state.newest(tenant)
-    if newest == MAX_GENERATION:
-        raise RequestRefused("generations-exhausted", f"the tenant has used every generation: {tenant}")
-    _check_believed(tenant, believed, newest)
-
-
-def _check_believed(tenant: str, believed: int | None, newest: int | None) -> None:
-    if believed is not None and believed != (newest or 0):
-        raise RequestRefused(
-            "generation-not-newest",
-            f"the newest generation of {tenant} is {newest or 'none'}, not {believed}",
-        )
 
 
 def _answer(state: State, subject: wire.Subject) -> wire.Answer | None:

@@ -37,7 +37,12 @@ __all__ = [
 MAX_SUBJECTS = 10_000
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 1.0
-_LOCAL = random.SystemRandom()
+_HOPELESS = ("log-broken", "wrong-topic")  # an operator has to act first
+_RANDOM = random.SystemRandom()
+
+
+class _Unanswered(IssuerUnavailable):
+    """No answer, or none for now: what was asked may have been done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +155,8 @@ class IssuerClient:
 
     Every method raises IssuerUnavailable when no answer came in time (nothing is known then, a later call
     with the same request id finds out) and RequestRefused with the stable problem type when the answer is no.
-    A lost answer is asked for again, under the same request id, until `deadline` seconds (default
-    `timeout_s`) are over.
+    `deadline` is the time a call may take, seconds (default `timeout_s`). In that time attach, re-attach,
+    detach and drop ask again for a lost answer, under the same request id, so that nothing happens twice.
     """
 
     def __init__(self, url: str, timeout_s: float = 10.0, caller: str | None = None) -> None:
@@ -270,7 +275,7 @@ class IssuerClient:
     def ready(self) -> bool:
         """Tell whether the issuer answers calls now."""
         try:
-            self._call("GET", "/readyz", None, self._end(None), retry=False)
+            self._call("GET", "/readyz", None, self._end(None))
         except (IssuerUnavailable, RequestRefused):
             return False
         return True
@@ -290,18 +295,29 @@ class IssuerClient:
         # One id for all tries of this call: the issuer answers a retry with what the first one was given.
         identity = {"request_id": request_id or uuid.uuid4().hex, "caller": self._caller}
         body = {name: value for name, value in body.items() if value is not None}
-        return self._call("POST", path, {**body, **identity}, self._end(deadline))
+        return self._insist(path, {**body, **identity}, self._end(deadline))
 
-    def _call(self, method: str, path: str, body: Any, end: float, *, retry: bool = True) -> dict[str, Any]:
+    def _insist(self, path: str, body: Any, end: float) -> dict[str, Any]:
+        """Ask until there is an answer or no time is left: with one request id that cannot count twice."""
         wait_s = _FIRST_WAIT_S
         while True:
             try:
-                return self._once(method, path, body, end)
-            except IssuerUnavailable:
-                wait_s = min(wait_s * 2, _LONGEST_WAIT_S) * _LOCAL.uniform(0.5, 1.0)
-                if not retry or time.monotonic() + wait_s >= end:
+                return self._once("POST", path, body, end)
+            except _Unanswered:
+                pause_s = wait_s * _RANDOM.uniform(0.5, 1.0)
+                if time.monotonic() + pause_s >= end:
                     raise
-            time.sleep(wait_s)
+            time.sleep(pause_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+
+    def _call(self, method: str, path: str, body: Any, end: float) -> dict[str, Any]:
+        """Ask once, or twice when the server closed a connection that was kept for reuse."""
+        try:
+            return self._once(method, path, body, end)
+        except _Unanswered as error:
+            if not isinstance(error.__cause__, httpx.RemoteProtocolError):
+                raise
+            return self._once(method, path, body, end)
 
     def _once(self, method: str, path: str, body: Any, end: float) -> dict[str, Any]:
         left = end - time.monotonic()
@@ -310,7 +326,7 @@ class IssuerClient:
         try:
             response = self._http().request(method, self._url + path, json=body, timeout=left)
         except (httpx.TransportError, httpx.InvalidURL) as error:
-            raise IssuerUnavailable(
+            raise _Unanswered(
                 f"the issuer does not answer: {self._url}: {error or type(error).__name__}",
                 hint="is it running? `sexton issuer serve`, `sexton local status`",
             ) from error
@@ -338,9 +354,8 @@ def _answer(response: httpx.Response) -> dict[str, Any]:
         raise IssuerUnavailable(f"not an issuer's answer: status {response.status_code}")
     detail = str(answer.get("detail", ""))
     if response.status_code >= 500 or response.status_code == 429:
-        raise IssuerUnavailable(
-            f"the issuer cannot answer: {answer['type']}: {detail}", hint=answer.get("hint")
-        )
+        kind = IssuerUnavailable if answer["type"] in _HOPELESS else _Unanswered
+        raise kind(f"the issuer cannot answer: {answer['type']}: {detail}", hint=answer.get("hint"))
     raise RequestRefused(answer["type"], detail, status=response.status_code)
 
 

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from sexton.issuer import wire
-from sexton.issuer.authority import Granted
+from sexton.issuer.decisions import Granted
 from sexton.issuer.positions import WrongTopic
 from sexton.issuer.projection import RedisUnavailable
 from sexton.issuer.service import NotReady, Service
