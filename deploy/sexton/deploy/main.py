@@ -38,9 +38,7 @@ NOUNS = (
     ),
     Noun("issuer", "sexton.issuer.commands:app", "issuer", "the generation authority: serve, rebuild, show"),
     Noun("reaper", "sexton.streaming_jobs.commands:app", "streaming", "the streaming job: run"),
-    Noun(
-        "intents", "sexton.consumers.commands:intents_app", "consumers", "emit intents, ask for their status"
-    ),
+    Noun("intents", "sexton.deploy.intents_commands:app", "consumers", "emit intents, ask for their status"),
     Noun("tail", "sexton.consumers.commands:tail", "consumers", "decoded records of a topic"),
     Noun("config", "sexton.deploy.config_commands:app", "consumers", "show the settings in force"),
     Noun("doctor", "sexton.deploy.doctor:doctor", "consumers", "preflight probes of everything outside"),
@@ -137,6 +135,7 @@ def _load(noun: Noun) -> Any:
             hint=f'pip install "sexton[{noun.extra}]"',
         ) from error
     if isinstance(found, typer.Typer):
+        found.rich_markup_mode = None  # plain help, the same for every noun, readable in a log
         return get_group(found)
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
     single.command(noun.name)(found)
@@ -155,7 +154,8 @@ def _start_logging() -> None:
         level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     if level != "DEBUG":
-        logging.getLogger("httpx").setLevel(logging.WARNING)
+        for chatty in ("httpx", "botocore", "boto3"):
+            logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _tell(message: str, hint: str | None) -> None:

@@ -89,9 +89,9 @@ class Emitter:
     @classmethod
     def open(cls, settings: Settings, limits: Limits) -> Emitter:
         """Return an emitter over Kafka; raises InvalidSettings when the Kafka client refuses them."""
-        if own := settings.kafka_extra.get("message.max.bytes"):
-            limits = replace(limits, message_bytes=int(own))
         transport = KafkaTransport(kafka_config(settings, limits))
+        if own := settings.kafka_extra.get("message.max.bytes"):
+            limits = replace(limits, message_bytes=int(own))  # a number: the Kafka client has taken it
         return cls(transport, settings.topic(records.INTENTS), open_codec(settings), limits)
 
     def prepare(self, intents: Iterable[events.DeletionIntent]) -> list[Prepared]:

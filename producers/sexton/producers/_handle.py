@@ -208,7 +208,6 @@ class Tenant:
 
 
 _WIDEST = 4  # bytes of UTF-8 for one character
-_NAMES = 4 * _WIDEST  # the tenant's name stands in key, header, intent and guard
 _RE_ATTACH = "re-attach and use the new handle: its index has another name"
 
 
@@ -244,5 +243,5 @@ def intents_for(
             guards=guards,
             action=events.DeleteObjects(bucket, (run,)),
         )
-        for run in split_keys(listed, _NAMES * len(tenant) + _WIDEST * len(node), limits)
+        for run in split_keys(listed, _WIDEST * (2 * len(tenant) + len(node)), limits)
     ]

@@ -1,0 +1,116 @@
+"""`sexton intents status` and `sexton tail`: what the topics say."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from sexton.consumers.fold import PENDING
+from sexton.consumers.output import Format, coloured, decode, printable, record_json, record_text, summary
+from sexton.consumers.status import Status, look_up
+from sexton.consumers.topics import Start, read
+from sexton.schemas.errors import SextonError
+from sexton.schemas.forms import to_json
+from sexton.schemas.registry import open_codec
+from sexton.schemas.settings import load
+
+__all__ = ["intents_app", "status", "tail"]
+
+intents_app = typer.Typer(
+    help="Deletion intents.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
+_STATUS = """\b
+Examples:
+  sexton intents status 6f1c9a52-7f0e-4c39-9d0b-0f4a1be3a1aa
+  sexton intents status ID --format json | jq .state
+"""
+
+
+class UnknownIntent(SextonError):
+    """No record names the intent."""
+
+
+@intents_app.callback()
+def _noun() -> None:
+    """Deletion intents: ask for deletions, and see what became of them."""
+
+
+@intents_app.command(epilog=_STATUS)
+def status(
+    intent_id: Annotated[str, typer.Argument(metavar="ID", help="the intent's id", show_default=False)],
+    format: Annotated[Format, typer.Option(help="how to print")] = Format.TEXT,
+    timeout: Annotated[float, typer.Option(min=0.1, help="seconds without an answer from Kafka")] = 30.0,
+) -> None:
+    """Tell whether an intent is pending, or its outcome folded from all records about it.
+
+    Records are folded per key by precedence, never by arrival: deleted = absent > changed > refused > stale >
+    cancelled > dead-lettered. Exit 1 if no record names the intent.
+    """
+    found = look_up(load(), intent_id, timeout)
+    if not found.known:
+        raise UnknownIntent(f"no record names the intent: {intent_id}")
+    print(json.dumps(_status_json(found)) if format is Format.JSON else _status_text(found))
+
+
+def tail(
+    topic: Annotated[str, typer.Argument(help="topic, with or without the prefix", show_default=False)],
+    until_end: Annotated[bool, typer.Option("--until-end", help="stop at the end as of now")] = False,
+    from_: Annotated[Start, typer.Option("--from", help="where to start")] = Start.BEGINNING,
+    format: Annotated[Format, typer.Option(help="text, or one JSON object a line")] = Format.TEXT,
+    uncommitted: Annotated[
+        bool, typer.Option("--uncommitted", help="show records of open and aborted transactions too")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, help="seconds without an answer from Kafka")] = 30.0,
+) -> None:
+    """Print the decoded records of a topic, one a line: position, time, key, and what each says.
+
+    A record that cannot be decoded is shown raw, in hex. Without --until-end it goes on until Ctrl-C.
+
+    \b
+    Examples:
+      sexton tail outcomes --until-end
+      sexton tail intents --from end
+      sexton tail dead-letters --until-end --format json | jq .value.reason
+    """
+    settings = load()
+    codec = open_codec(settings)
+    line = record_json if format is Format.JSON else record_text
+    found = read(
+        settings, topic, start=from_, until_end=until_end, committed=not uncommitted, timeout=timeout
+    )
+    for record in found:
+        print(line(record, decode(codec, record)), flush=not until_end)
+
+
+def _status_json(found: Status) -> dict[str, Any]:
+    folded = found.folded()
+    return {
+        "intent_id": found.intent_id,
+        "state": folded.state,
+        "final": folded.final,
+        "keys": {key: word.value for key, word in folded.keys.items()},
+        "rest": folded.rest,
+        "pending_keys": list(folded.pending),
+        "positions": found.positions,
+        "deferred": [to_json(each) for each in found.deferred],
+        "intent": None if found.intent is None else to_json(found.intent),
+        "records": [{"type": type(each).__name__, **to_json(each)} for each in found.said],
+    }
+
+
+def _status_text(found: Status) -> str:
+    folded = found.folded()
+    lines = [f"{printable(found.intent_id)}  {coloured(folded.state)}"]
+    if found.intent is not None:
+        lines.append(f"  asks      {summary(found.intent).partition(' ')[2]}")
+        lines.append(f"  by        {printable(found.intent.emitter)} at {to_json(found.intent.emitted_at)}")
+    lines += [f"  stands at intents {place}" for place in found.positions]
+    lines += [f"  deferred  {summary(each)}" for each in found.deferred]
+    lines += [f"  said      {summary(each).partition(' ')[2]}" for each in found.said]
+    if folded.rest is not None:
+        lines.append(f"  {coloured(folded.rest.value, 13)} (all other keys)")
+    words = {key: word.value for key, word in folded.keys.items()} | dict.fromkeys(folded.pending, PENDING)
+    lines += [f"  {coloured(word, 13)} {printable(key)}" for key, word in sorted(words.items())]
+    return "\n".join(lines)

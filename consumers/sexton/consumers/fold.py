@@ -1,0 +1,150 @@
+"""What became of an intent, from all records about it, whatever their order.
+
+A topic may hold several records for one intent: replays, a deferred copy, a dead letter and its later replay.
+They are folded per key by precedence, never by arrival:
+
+    deleted = absent > changed > refused > stale > cancelled > dead-lettered
+
+`deleted` and `absent` are equal for comparison; where both were said, `deleted` is shown. The word for the
+intent is that of its worst key; while a key has no word the intent is pending.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sexton.schemas.events import DeadLetter, DeleteObjects, DeletionIntent, Outcome, OutcomeWord
+
+__all__ = ["PENDING", "PRECEDENCE", "Counts", "Folded", "better", "count", "fold"]
+
+PENDING = "pending"
+PRECEDENCE: Mapping[OutcomeWord, int] = {
+    OutcomeWord.DELETED: 6,
+    OutcomeWord.ABSENT: 6,
+    OutcomeWord.CHANGED: 5,
+    OutcomeWord.REFUSED: 4,
+    OutcomeWord.STALE: 3,
+    OutcomeWord.CANCELLED: 2,
+    OutcomeWord.DEAD_LETTERED: 1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """The folded word on an intent: `state` is an outcome word or `pending`.
+
+    `keys` has each key whose word is known by name, `rest` the word on those that no record names, `pending`
+    the intent's keys without a word. `records` is how many records were folded.
+    """
+
+    intent_id: str
+    state: str
+    keys: Mapping[str, OutcomeWord]
+    rest: OutcomeWord | None
+    pending: tuple[str, ...]
+    records: int
+
+    @property
+    def final(self) -> bool:
+        """Tell whether the intent has its final outcome."""
+        return self.state != PENDING
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Intents by what became of them; submitted = the sum over `final` + pending.
+
+    `unmatched` are ids that outcomes or dead letters name and no intent does (retention has passed the
+    intent); `undecodable` are dead letters of records in which no intent id could be read. Neither is part
+    of the sum.
+    """
+
+    submitted: int
+    final: Mapping[OutcomeWord, int]
+    pending: int
+    unmatched: int
+    undecodable: int
+
+    @property
+    def settled(self) -> int:
+        """Return the number of final outcomes."""
+        return sum(self.final.values())
+
+
+def better(one: OutcomeWord | None, other: OutcomeWord | None) -> OutcomeWord | None:
+    """Return the word that holds for a key when two records disagree; None is no word at all."""
+    return max((one, other), key=_rank)
+
+
+def fold(intent_id: str, intent: DeletionIntent | None, said: Iterable[Outcome | DeadLetter]) -> Folded:
+    """Fold all records about one intent; without the intent itself only the named keys are known by name."""
+    views = [_view(record) for record in said]
+    names: set[str] = {key for named, _ in views for key in named}
+    listed = _keys_of(intent)
+    names.update(listed)
+    words = {key: _best(named.get(key, rest) for named, rest in views) for key in names}
+    rest = None if listed else _best(rest for _, rest in views)
+    known = {key: word for key, word in words.items() if word is not None}
+    pending = tuple(key for key in listed if words[key] is None)
+    everything = [*known.values(), *([rest] if rest is not None else [])]
+    state = PENDING if pending or not everything else min(everything, key=_rank).value
+    return Folded(intent_id, state, known, rest, pending, len(views))
+
+
+def count(intents: Iterable[DeletionIntent], said: Iterable[Outcome | DeadLetter]) -> Counts:
+    """Count what became of all intents; the same intent written several times counts once."""
+    by_id: dict[str, DeletionIntent] = {}
+    for intent in intents:
+        by_id.setdefault(intent.intent_id, intent)
+    records: dict[str, list[Outcome | DeadLetter]] = {}
+    undecodable = 0
+    for record in said:
+        if record.intent_id is None:
+            undecodable += 1
+        else:
+            records.setdefault(record.intent_id, []).append(record)
+    states = Counter(fold(i, intent, records.get(i, ())).state for i, intent in by_id.items())
+    return Counts(
+        submitted=len(by_id),
+        final={word: states[word.value] for word in OutcomeWord if states[word.value]},
+        pending=states[PENDING],
+        unmatched=sum(i not in by_id for i in records),
+        undecodable=undecodable,
+    )
+
+
+def _view(record: Outcome | DeadLetter) -> tuple[Mapping[str, OutcomeWord], OutcomeWord | None]:
+    """Return the keys that a record names, each with its word, and its word on all others."""
+    if isinstance(record, DeadLetter):
+        dead = OutcomeWord.DEAD_LETTERED
+        return dict.fromkeys(record.keys, dead), None if record.keys else dead
+    named = {each.key: each.outcome for each in record.exceptions}
+    return named, _rest(record, Counter(named.values()))
+
+
+def _rest(outcome: Outcome, named: Mapping[OutcomeWord, int]) -> OutcomeWord | None:
+    """Return the word on the keys that an outcome does not name.
+
+    Its counts less the named keys leave one word. Should they leave several, the worst of them is believed:
+    nothing is shown as deleted that may not be.
+    """
+    if not outcome.counts:
+        return outcome.outcome
+    left = [word for word in OutcomeWord if outcome.counts.get(word.value, 0) > named.get(word, 0)]
+    return min(left, key=_rank) if left else None
+
+
+def _keys_of(intent: DeletionIntent | None) -> tuple[str, ...]:
+    if intent is None or not isinstance(intent.action, DeleteObjects):
+        return ()
+    return tuple(dict.fromkeys(key for phase in intent.action.phases for key in phase))
+
+
+def _best(words: Iterable[OutcomeWord | None]) -> OutcomeWord | None:
+    return max(words, key=_rank, default=None)
+
+
+def _rank(word: OutcomeWord | None) -> tuple[int, bool]:
+    return (0, False) if word is None else (PRECEDENCE[word], word is OutcomeWord.DELETED)

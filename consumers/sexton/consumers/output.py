@@ -1,0 +1,166 @@
+"""Records as lines for people or as JSON lines; readable without colour."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from sexton.consumers.topics import Raw
+from sexton.schemas import events
+from sexton.schemas.codec import Codec
+from sexton.schemas.errors import UndecodableRecord
+from sexton.schemas.forms import to_json
+
+__all__ = ["Format", "coloured", "decode", "printable", "record_json", "record_text", "summary"]
+
+_ALL = (
+    events.DeletionIntent,
+    events.DeferredIntent,
+    events.Outcome,
+    events.DeadLetter,
+    events.Genesis,
+    events.Issued,
+    events.Barrier,
+    events.Detached,
+    events.Dropped,
+)
+_CODES = {
+    "deleted": "32",
+    "absent": "32",
+    "stale": "33",
+    "changed": "33",
+    "cancelled": "33",
+    "pending": "36",
+    "refused": "31",
+    "dead-lettered": "31",
+}
+_SHOWN = 48  # bytes of a raw value, characters of a key
+
+
+class Format(StrEnum):
+    """How a reading command prints."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def decode(codec: Codec, record: Raw) -> events.Event | UndecodableRecord:
+    """Return the event of a record, or why there is none."""
+    try:
+        return codec.decode(record.value, *_ALL)
+    except UndecodableRecord as error:
+        return error
+
+
+def record_json(record: Raw, event: events.Event | UndecodableRecord) -> str:
+    """Return one JSON line: position, key, headers, and the decoded value or the raw bytes as hex."""
+    shown: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": None if record.timestamp is None else to_json(record.timestamp),
+        "key": _text(record.key),
+        "headers": {name: _text(value) for name, value in record.headers},
+    }
+    if isinstance(event, UndecodableRecord):
+        shown |= {"type": None, "error": {"reason": event.reason, "message": str(event)}}
+        shown["raw"] = None if record.value is None else record.value.hex()
+    else:
+        shown |= {"type": type(event).__name__, "value": to_json(event)}
+    return json.dumps(shown, ensure_ascii=True)
+
+
+def record_text(record: Raw, event: events.Event | UndecodableRecord) -> str:
+    """Return one line: partition and offset, time, key, and what the record says."""
+    when = "-" if record.timestamp is None else _instant(record.timestamp)
+    place = f"{record.partition}/{record.offset}"
+    return f"{place:<10} {when}  {printable(_text(record.key) or '-'):<24} {_said(record, event)}"
+
+
+def summary(event: events.Event) -> str:
+    """Return what an event says, in a few words that a terminal can take."""
+    if isinstance(event, events.Outcome):
+        counts = " ".join(f"{word}={number}" for word, number in sorted(event.counts.items()))
+        said = f"{counts} verdict {event.verdict.result.value} ({event.verdict.reason})"
+        return f"{printable(event.intent_id)} {coloured(event.outcome.value)} {printable(said)}"
+    return printable(_in_words(event))
+
+
+def coloured(word: str, width: int = 0) -> str:
+    """Return an outcome word, padded, in its colour if stdout is a terminal and NO_COLOR is not set."""
+    padded = f"{word:<{width}}"
+    if os.environ.get("NO_COLOR") or not sys.stdout.isatty() or word not in _CODES:
+        return padded
+    return f"\033[{_CODES[word]}m{padded}\033[0m"
+
+
+def printable(text: str) -> str:
+    """Return text in which nothing can move a terminal's cursor or hide: such characters are escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _in_words(event: events.Event) -> str:
+    match event:
+        case events.DeletionIntent():
+            return f"{event.intent_id} {_action(event.action)} {_guards(event.guards)}"
+        case events.DeadLetter():
+            place = f"{event.topic} {event.position.partition}/{event.position.offset}"
+            return f"{event.intent_id or '-'} from {place} {event.reason}: {event.detail}"
+        case events.DeferredIntent():
+            first = f"first at {event.first.partition}/{event.first.offset}"
+            return f"{first} attempt {event.attempt} {event.reason}: {event.detail}"
+        case _:
+            return json.dumps(to_json(event), ensure_ascii=True)
+
+
+def _said(record: Raw, event: events.Event | UndecodableRecord) -> str:
+    if not isinstance(event, UndecodableRecord):
+        return f"{type(event).__name__} {summary(event)}"
+    if record.value is None:
+        return "(null value)"
+    more = "..." if len(record.value) > _SHOWN else ""
+    return f"(undecodable: {event.reason}) {record.value[:_SHOWN].hex()}{more}"
+
+
+def _action(action: events.Action) -> str:
+    match action:
+        case events.DeleteObjects():
+            keys = [key for phase in action.phases for key in phase]
+            more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+            return f"delete s3://{action.bucket}/{keys[0] if keys else ''}{more}"
+        case events.DeletePrefix():
+            return f"delete s3://{action.bucket}/{action.prefix}*"
+        case events.AdvanceHorizon():
+            return f"advance horizon of {action.timeline} to {action.lsn}"
+
+
+def _guards(guards: Any) -> str:
+    return "if " + " and ".join(_guard(guard) for guard in guards)
+
+
+def _guard(guard: events.Guard) -> str:
+    match guard:
+        case events.GenerationGuard():
+            return f"generation {guard.tenant}@{guard.generation}"
+        case events.PromiseGuard():
+            return f"promise {guard.operation}"
+        case events.NotBeforeGuard():
+            return f"after {_instant(guard.instant)}"
+        case events.TransactionGuard():
+            return f"transaction {guard.tenant}@{guard.transaction} {guard.state.value}"
+        case events.BoundaryGuard():
+            return f"boundary {guard.namespace} >= {guard.id}"
+        case events.UnchangedGuard():
+            return "unchanged"
+
+
+def _instant(instant: datetime) -> str:
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _text(data: bytes | str | None) -> str | None:
+    return data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data

@@ -1,0 +1,148 @@
+"""`sexton intents emit`: intents from a file of JSON lines to Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+
+from sexton.producers._emitter import Emitter, Prepared
+from sexton.producers._errors import DeliveryFailed
+from sexton.producers._limits import Deadline, Limits
+from sexton.producers._receipt import Receipt
+from sexton.schemas.errors import InvalidEvent, KafkaUnavailable, UsageError
+from sexton.schemas.events import DeletionIntent
+from sexton.schemas.forms import from_json
+from sexton.schemas.settings import load
+
+__all__ = ["EXAMPLES", "emit", "read_intents"]
+
+EXAMPLES = """\b
+Example of a line (intent_id, emitted_at and emitter may be left out):
+  {"tenant": "t1",
+   "guards": [{"GenerationGuard": {"tenant": "t1", "generation": 8}}],
+   "action": {"DeleteObjects": {"bucket": "b", "phases": [["k1-00000008"]]}}}
+
+\b
+Examples:
+  sexton intents emit --file intents.jsonl
+  generate | sexton intents emit --file -
+"""
+
+
+class Format(StrEnum):
+    """How the ids are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def emit(
+    file: Annotated[
+        Path, typer.Option(help="JSON lines in the schema's field names; - reads stdin", show_default=False)
+    ],
+    format: Annotated[Format, typer.Option(help="ids, or one JSON object with the position")] = Format.TEXT,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="seconds until all must be acknowledged by Kafka")
+    ] = 60.0,
+) -> None:
+    """Emit intents and print the id of each that Kafka has acknowledged, one a line, in the file's order.
+
+    Every line is checked before anything is sent: if one is wrong, nothing is emitted and the line is named.
+    The caller vouches for the guards, as the SDK does for a service: emit only what no index names any more.
+    """
+    deadline = Deadline(timeout)
+    emitter = Emitter.open(load(), Limits(delivery_timeout=timeout))
+    try:
+        prepared = _read(file, emitter)
+        # A receipt for each line: two lines may hold the same intent id.
+        receipts = [emitter.send([one], deadline.left()) for one in prepared]
+        acknowledged = sum(_print_acknowledged(receipt, format, deadline) for receipt in receipts)
+    finally:
+        undelivered = emitter.close(max(1.0, deadline.left()))
+    print(f"{acknowledged} of {len(prepared)} intents acknowledged", file=sys.stderr)
+    if undelivered:
+        raise DeliveryFailed(f"intents not acknowledged: {len(undelivered)}: {undelivered[0]}", undelivered)
+
+
+def read_intents(lines: Iterator[bytes] | BinaryIO, emitter: str) -> Iterator[tuple[int, DeletionIntent]]:
+    """Yield each line's number and intent; empty lines are skipped.
+
+    Raises InvalidEvent that names the line: not UTF-8, not JSON, a name twice, an unknown or missing field, a
+    value of another type. Values are not checked here.
+    """
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            defaults = {
+                "intent_id": str(uuid.uuid4()),
+                "emitted_at": datetime.now(UTC),
+                "emitter": emitter,
+            }
+            with _named(number):
+                intent = from_json(DeletionIntent, _parse(line), defaults=defaults)
+            yield number, intent
+
+
+@contextmanager
+def _named(number: int) -> Iterator[None]:
+    """Put the line's number before whatever is wrong with it."""
+    try:
+        yield
+    except InvalidEvent as error:
+        raise InvalidEvent(f"line {number}: {error}", hint=error.hint) from error
+
+
+def _read(file: Path, emitter: Emitter) -> list[Prepared]:
+    name = f"{os.environ.get('USER', 'console')}@{socket.gethostname()}"
+    prepared: list[Prepared] = []
+    try:
+        with sys.stdin.buffer if str(file) == "-" else file.open("rb") as lines:
+            for number, intent in read_intents(lines, name):
+                with _named(number):
+                    prepared += emitter.prepare([intent])
+    except OSError as error:
+        raise UsageError(f"the file cannot be read: {error}") from error
+    return prepared
+
+
+def _parse(line: bytes) -> Any:
+    try:
+        return json.loads(line.decode("utf-8"), object_pairs_hook=_once, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise InvalidEvent(f"not JSON in UTF-8: {error}") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise InvalidEvent(f"a field stands twice: {next(name for name in names if names.count(name) > 1)}")
+    return found
+
+
+def _refuse(constant: str) -> None:
+    raise InvalidEvent(f"not a number of JSON: {constant}")
+
+
+def _print_acknowledged(receipt: Receipt, format: Format, deadline: Deadline) -> int:
+    acknowledged = 0
+    for intent_id, future in receipt.futures.items():
+        try:
+            where = future.result(deadline.left())
+        except (KafkaUnavailable, FutureTimeout):
+            continue  # counted, and named by the error at the end
+        acknowledged += 1
+        position = {"intent_id": intent_id, "partition": where.partition, "offset": where.offset}
+        print(json.dumps(position) if format is Format.JSON else intent_id)
+    return acknowledged
