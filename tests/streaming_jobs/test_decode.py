@@ -15,6 +15,7 @@ CODEC = Codec()
 
 
 def encoded(*keys: str) -> bytes:
+    """Encode an intent for these keys."""
     return CODEC.encode(
         events.DeletionIntent(
             "id", "t", NOW, "n", (events.PromiseGuard("p"),), events.DeleteObjects("bucket", (keys,))
@@ -23,6 +24,7 @@ def encoded(*keys: str) -> bytes:
 
 
 def record(value: bytes | None) -> Record:
+    """Put a value at some position."""
     return Record(0, 1, 0, b"t", value)
 
 

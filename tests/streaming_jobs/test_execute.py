@@ -38,10 +38,12 @@ class Recorder:
 
 
 def delete(*keys: str, bucket: str = "b") -> DeleteObjects:
+    """One phase of keys."""
     return DeleteObjects(bucket, (keys,))
 
 
 def run(*actions: DeleteObjects) -> tuple[Recorder, Executor, list[Any]]:
+    """Run the stage over these actions."""
     recorder = Recorder()
     executor = Executor(recorder)
     executions = [executor.add(action) for action in actions]
@@ -109,9 +111,12 @@ def test_a_failure_is_seen_before_the_task_ends() -> None:
     recorder = Recorder(fail_at=0)
     executor = Executor(recorder)
 
-    with pytest.raises(OSError, match="unclean"):
+    def add_many() -> None:
         for i in range(1000):
             executor.add(delete(*(f"{i}/{j}" for j in range(MAX_KEYS))))
+
+    with pytest.raises(OSError, match="unclean"):
+        add_many()
 
     assert len(recorder.sent) < 50
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from sexton.issuer.client import Subject
 from sexton.schemas import events
 from sexton.schemas.events import VerdictResult
 from sexton.schemas.windows import Window
-from sexton.streaming_jobs.reaper.judge import NotYet, judge, parse_allow, subjects
+from sexton.streaming_jobs.reaper.judge import Allowed, NotYet, judge, parse_allow, subjects
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 GUARD = events.GenerationGuard("t", 8)
@@ -21,23 +22,27 @@ DELETE = events.DeleteObjects("bucket", (("a/1", "a/2"),))
 
 
 def intent(*guards: events.Guard, action: events.Action = DELETE) -> events.DeletionIntent:
+    """An intent with these guards."""
     return events.DeletionIntent("id", "t", NOW, "test", guards, action)
 
 
 def at(offset: int, partition: int = 0) -> events.Position:
+    """A position in the intents topic."""
     return events.Position("topic", partition, offset)
 
 
 def decide(
-    subject: events.DeletionIntent,
+    asked: events.DeletionIntent,
     offset: int = 5,
     window: Window | None = None,
     *,
     known: bool = True,
-    **rest,
-):  # type: ignore[no-untyped-def]
-    windows = dict.fromkeys(subjects(subject, 0), window) if known else {}
-    return judge(subject, at(offset), windows, log_offset=77, now=rest.pop("now", NOW), **rest)
+    now: datetime = NOW,
+    allow: Allowed = (),
+) -> Any:
+    """Judge an intent at an offset of partition 0, its generation having this window."""
+    windows = dict.fromkeys(subjects(asked, 0), window) if known else {}
+    return judge(asked, at(offset), windows, log_offset=77, now=now, allow=allow)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from sexton.issuer.client import IssuerClient
@@ -72,7 +73,7 @@ class Chain:
             assert error is None, error
             offsets.append(message.offset())
 
-        extra = {} if partition is None else {"partition": partition}
+        extra: dict[str, Any] = {} if partition is None else {"partition": partition}
         for value in values:
             producer.produce(
                 self.settings.topic(records.INTENTS), value=value, key=key, on_delivery=landed, **extra
@@ -119,13 +120,16 @@ class Chain:
         kinds = (events.Genesis, events.Issued, events.Barrier, events.Detached, events.Dropped)
         return self._read(records.GENERATIONS, *kinds)
 
+    def messages(self, topic: str) -> list[Message]:
+        """Every committed record of a topic, as it came."""
+        return messages(self.settings, self.settings.topic(topic))
+
     def _read(self, topic: str, *kinds: type[_Event]) -> list[_Event]:
-        name = self.settings.topic(topic)
-        return [self.codec.decode(value, *kinds) for value in raw_records(self.settings, name)]
+        return [self.codec.decode(message.value(), *kinds) for message in self.messages(topic)]
 
 
-def raw_records(settings: Settings, topic: str) -> list[bytes | None]:
-    """Every committed value of a topic, up to its end as of now."""
+def messages(settings: Settings, topic: str) -> list[Message]:
+    """Every committed record of a topic, up to its end as of now."""
     consumer = Consumer(
         settings.kafka(
             **{
@@ -140,17 +144,26 @@ def raw_records(settings: Settings, topic: str) -> list[bytes | None]:
     try:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
         consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
-        left, values = set(partitions), []
+        left, found = set(partitions), []
         while left:
             message = consumer.poll(10)
             assert message is not None, f"no answer while reading {topic}"
             if message.error() is not None:
                 left.discard(message.partition())
                 continue
-            values.append(message.value())
-        return values
+            found.append(message)
+        return found
     finally:
         consumer.close()
+
+
+def forget_last_commit(chain: Chain) -> None:
+    """Bring the checkpoint back to the moment between the last micro-batch's work and its commit."""
+    assert chain.settings.checkpoint is not None
+    commits = [p for p in (Path(chain.settings.checkpoint) / "commits").iterdir() if p.name.isdigit()]
+    last = max(commits, key=lambda path: int(path.name))
+    last.unlink()
+    last.with_name(f".{last.name}.crc").unlink()
 
 
 def keys(prefix: str, count: int) -> list[str]:

@@ -39,7 +39,7 @@ __all__ = ["Reaper"]
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 15.0
 _ONCE_HOLD_S = 60.0  # `--once` gives up after this, so that a scheduler sees that nothing advanced
-_POLL_S = 0.2
+_POLL_S = 1
 
 
 class _CountsParam(AccumulatorParam[Counts]):
