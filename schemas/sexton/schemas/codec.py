@@ -30,6 +30,7 @@ _Event = TypeVar("_Event", bound=events.Event)
 _SINGLE_OBJECT = b"\xc3\x01"
 _SINGLE_OBJECT_HEADER = 10
 _CONFLUENT_HEADER = 5
+_LONGEST_REASON = 300  # fastavro may put both schemas into its message
 _VERSIONS = {  # the newest version of each record; the reader's schema
     events.DeletionIntent: 1,
     events.DeferredIntent: 1,
@@ -157,9 +158,9 @@ class Codec:
             event = from_avro(cls, cast(Any, plain))
         except Exception as error:
             # fastavro raises whatever the bytes led it to; each is the same fact: not this record.
-            raise UndecodableRecord(
-                "malformed", f"not a {writer.name}: {type(error).__name__}: {error}"
-            ) from error
+            why = _unknown_branch(writer, reader, cast(bytes, data), start)
+            why = why or f"{type(error).__name__}: {str(error)[:_LONGEST_REASON]}"
+            raise UndecodableRecord("malformed", f"not a {writer.name}: {why}") from error
         if left := len(cast(bytes, data)) - stream.tell():
             raise UndecodableRecord("trailing-bytes", f"bytes left after the record: {left}")
         return event
@@ -186,3 +187,26 @@ class Codec:
                 raise UndecodableRecord("unknown-schema", f"the registry has no schema id: {schema_id}")
             self._by_id[schema_id] = Schema.parse(text)
         return self._by_id[schema_id]
+
+
+def _unknown_branch(writer: Schema, reader: Schema, data: bytes, start: int) -> str | None:
+    """Return the name of a union branch that only the writer's schema knows, for the dead letter."""
+    if writer.header == reader.header:
+        return None
+    stream = io.BytesIO(data)
+    stream.seek(start)
+    try:
+        plain = fastavro.schemaless_reader(
+            stream, writer.parsed, None, return_record_name=True, return_record_name_override=True
+        )
+    except Exception:  # noqa: BLE001 - cannot be read by its own schema either: the first error says it all
+        return None
+    unknown = sorted(_branches(plain) - {f"{NAMESPACE}.{name}" for name in events.__all__})
+    return f"unknown union branch: {', '.join(unknown)}" if unknown else None
+
+
+def _branches(plain: Any) -> set[str]:
+    if isinstance(plain, tuple):
+        return {str(plain[0])} | _branches(plain[1])
+    items = plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ()
+    return {name for item in items for name in _branches(item)}

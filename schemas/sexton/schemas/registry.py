@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from sexton.schemas.codec import Codec
@@ -30,6 +31,7 @@ class Registry:
             ) from error
         self._library: Any = schema_registry
         self._client = schema_registry.SchemaRegistryClient({"url": url})
+        weakref.finalize(self, self._client.__exit__, None, None, None)  # its connections
 
     def schema(self, schema_id: int) -> str | None:
         """Return the text of a schema, None if there is no such id; raises EnvironmentFault when away."""

@@ -1,0 +1,101 @@
+"""One event of each kind with every field in use; the golden bytes are made from these."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sexton.schemas import events
+
+__all__ = ["GOLDEN", "INTENT", "SAMPLES", "golden"]
+
+GOLDEN = Path(__file__).parent / "golden"
+_NOW = datetime(2026, 3, 1, 12, 30, 15, 250_001, UTC)
+_POSITION = events.Position("Kx3t0n2QTmSg1vJm0aYl1w", 5, 1_234_567_890_123)
+_ENDS = events.PartitionOffsets("Kx3t0n2QTmSg1vJm0aYl1w", [0, 17, 2**40])
+
+INTENT = events.DeletionIntent(
+    intent_id="6f1c9a52-7f0e-4c39-9d0b-0f4a1be3a1aa",
+    tenant="tenant-42 ☃",
+    emitted_at=_NOW,
+    emitter="node-7",
+    guards=[
+        events.GenerationGuard("tenant-42 ☃", 0xFFFF_FFFF),
+        events.GenerationGuard("tenant-42 ☃", 0xFF_FFFF, "node-7", 0xFF_FFFF),
+        events.TransactionGuard("tenant-42 ☃", 77, events.TransactionState.REJECTED),
+        events.NotBeforeGuard(_NOW),
+        events.BoundaryGuard("wal", 2**63 - 1),
+        events.UnchangedGuard([events.KeyCondition("a", "etag", None), events.KeyCondition("é", None, "v1")]),
+        events.PromiseGuard("drop-tenant-42"),
+    ],
+    action=events.DeleteObjects(
+        "bucket", [["meta.json"], ["a-00000008", "é-ffffffff"]], events.DeleteMode.ERASE_ALL_VERSIONS, True
+    ),
+)
+
+SAMPLES: dict[str, events.Event] = {
+    "deletion_intent": INTENT,
+    "deletion_intent_prefix": events.DeletionIntent(
+        "id-2",
+        "t",
+        _NOW,
+        "n",
+        [events.PromiseGuard("op")],
+        events.DeletePrefix("bucket", "tenants/42/", events.DeleteMode.HIDE, False, "tenants/42/tombstone"),
+    ),
+    "deletion_intent_horizon": events.DeletionIntent(
+        "id-3", "t", _NOW, "n", [events.GenerationGuard("t", 1)], events.AdvanceHorizon("timeline", 2**62)
+    ),
+    "deferred_intent": events.DeferredIntent(
+        _POSITION, _NOW, "not-yet", "not_before", 3, _NOW, b"tenant", b"\xc3\x01raw"
+    ),
+    "outcome": events.Outcome(
+        intent_id="6f1c9a52-7f0e-4c39-9d0b-0f4a1be3a1aa",
+        tenant="t",
+        bucket="bucket",
+        outcome=events.OutcomeWord.DEAD_LETTERED,
+        keys=3,
+        counts={"deleted": 2, "dead-lettered": 1},
+        exceptions=[events.KeyOutcome("a", events.OutcomeWord.DEAD_LETTERED, "AccessDenied")],
+        verdict=events.Verdict(events.VerdictResult.PASS, "in-window", "[3, 9)", 4_711),
+        position=_POSITION,
+        store_request_ids=["4442587FB7D0A2F9"],
+        settled_at=_NOW,
+    ),
+    "dead_letter": events.DeadLetter(
+        topic="sexton.intents",
+        position=_POSITION,
+        written_at=_NOW,
+        reason="malformed",
+        detail="not a DeletionIntent",
+        intent_id=None,
+        tenant="t",
+        bucket=None,
+        keys=["a", "b"],
+        raw_key=b"t",
+        raw_value=b"\x00\xff",
+        dead_at=_NOW,
+    ),
+    "genesis": events.Genesis(1, "MkU3OEVBNTcwNTJENDM2Qg", "generations-id", "intents-id", _NOW),
+    "issued": events.Issued(
+        request_id="r-1",
+        caller="host/1/abc",
+        operation=events.IssueOperation.RE_ATTACH,
+        node="node-7",
+        part=0,
+        parts=2,
+        grants=[events.Grant("x", 4, 3), events.Grant("y", 1, None)],
+        ends=_ENDS,
+        issued_at=_NOW,
+    ),
+    "barrier": events.Barrier(
+        "r-2", _ENDS, events.PartitionOffsets("Kx3t0n2QTmSg1vJm0aYl1w", [0, 3, 9]), _NOW
+    ),
+    "detached": events.Detached("r-3", "host/1/abc", "node-7", "x", 4, _NOW),
+    "dropped": events.Dropped("r-4", "host/1/abc", "x", _NOW),
+}
+
+
+def golden(name: str) -> bytes:
+    """Return the bytes that version 1 of a sample has had since its first release."""
+    return bytes.fromhex((GOLDEN / f"{name}.v1.hex").read_text(encoding="ascii"))

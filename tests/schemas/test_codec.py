@@ -1,0 +1,130 @@
+"""Bytes that are not exactly one known record."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.schemas.samples import INTENT, SAMPLES, golden
+from tests.schemas.versions import FixedSource, confluent
+
+from sexton.schemas import events
+from sexton.schemas.codec import SCHEMAS, Codec, schema_of
+from sexton.schemas.errors import UndecodableRecord
+
+GOOD = golden("deletion_intent")
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
+INSTANT = st.integers(0, 2**52).map(lambda us: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us))
+LONG = st.integers(-(2**63), 2**63 - 1)
+GUARDS = st.one_of(
+    st.builds(events.GenerationGuard, TEXT, LONG, st.none() | TEXT, st.none() | LONG),
+    st.builds(events.TransactionGuard, TEXT, LONG, st.sampled_from(events.TransactionState)),
+    st.builds(events.NotBeforeGuard, INSTANT),
+    st.builds(events.BoundaryGuard, TEXT, LONG),
+    st.builds(events.PromiseGuard, TEXT),
+)
+ACTIONS = st.one_of(
+    st.builds(
+        events.DeleteObjects,
+        TEXT,
+        st.lists(st.lists(TEXT, min_size=1, max_size=5), min_size=1, max_size=3),
+        st.sampled_from(events.DeleteMode),
+        st.booleans(),
+    ),
+    st.builds(events.DeletePrefix, TEXT, TEXT, st.sampled_from(events.DeleteMode), st.booleans(), TEXT),
+    st.builds(events.AdvanceHorizon, TEXT, LONG),
+)
+INTENTS = st.builds(
+    events.DeletionIntent, TEXT, TEXT, INSTANT, TEXT, st.lists(GUARDS, min_size=1, max_size=4), ACTIONS
+)
+
+
+def reason(data: bytes | None, codec: Codec | None = None) -> str:
+    """Return the stable reason for which an intent cannot be decoded."""
+    with pytest.raises(UndecodableRecord) as caught:
+        (codec or Codec()).decode(data, events.DeletionIntent)
+    return caught.value.reason
+
+
+@given(INTENTS)
+def test_any_intent_round_trips(intent: events.DeletionIntent) -> None:
+    """Whatever the encoder takes comes back equal, in either framing."""
+    registered = Codec(FixedSource({}))
+
+    assert Codec().decode(Codec().encode(intent), events.DeletionIntent) == intent
+    assert registered.decode(registered.encode(intent, "t"), events.DeletionIntent) == intent
+
+
+@given(INTENTS, st.binary(min_size=1, max_size=3))
+def test_f_4_bytes_after_a_record_make_it_undecodable(intent: events.DeletionIntent, more: bytes) -> None:
+    """F-4: a record with anything appended is no record."""
+    assert reason(Codec().encode(intent) + more) == "trailing-bytes"
+
+
+def test_f_4_two_records_glued_together_are_undecodable() -> None:
+    """F-4: two records in one value are no record."""
+    assert reason(GOOD + GOOD) == "trailing-bytes"
+
+
+@given(st.integers(0, len(GOOD) - 1))
+def test_f_3_a_truncated_record_is_undecodable(length: int) -> None:
+    """F-3: a record cut short anywhere is no record."""
+    assert reason(GOOD[:length]) in ("empty", "unframed", "malformed")
+
+
+@given(st.binary(max_size=200))
+def test_garbage_never_raises_anything_else(data: bytes) -> None:
+    """F-3: any bytes give an event or a typed refusal."""
+    codec = Codec(FixedSource({7: schema_of(events.DeletionIntent).text}))
+    for candidate in (data, GOOD[:10] + data, confluent(7, data)):
+        with contextlib.suppress(UndecodableRecord):
+            codec.decode(candidate, events.DeletionIntent)
+
+
+def test_f_2_null_empty_and_nul_each_have_a_reason() -> None:
+    """F-2: a null value, an empty one and a lone zero byte are told apart."""
+    assert [reason(None), reason(b""), reason(b"\0")] == ["null", "empty", "unframed"]
+
+
+def test_an_unknown_fingerprint_is_named() -> None:
+    """A single-object header of a schema that nobody here has is not guessed at."""
+    assert reason(b"\xc3\x01" + b"\x01" * 8 + GOOD[10:]) == "unknown-schema"
+
+
+def test_a_schema_id_without_a_registry_is_undecodable() -> None:
+    """A registry's framing cannot be read where no registry is configured."""
+    assert reason(confluent(1, GOOD[10:])) == "no-registry"
+
+
+def test_an_unknown_schema_id_is_undecodable() -> None:
+    """An id that the registry does not have makes the record undecodable, and is not an outage."""
+    assert reason(confluent(9, GOOD[10:]), Codec(FixedSource({}))) == "unknown-schema"
+
+
+@pytest.mark.parametrize("text", ["{", '"string"', '{"type": "record"}', '{"type": "enum", "name": "E"}'])
+def test_a_writers_schema_that_is_none_is_undecodable(text: str) -> None:
+    """A registry entry that is no record schema dead-letters the record, not the job."""
+    assert reason(confluent(1, GOOD[10:]), Codec(FixedSource({1: text}))) == "bad-schema"
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if not name.startswith("deletion_intent")])
+def test_another_kind_of_record_is_not_an_intent(name: str) -> None:
+    """A valid record of another kind is refused by its type, never read as an intent."""
+    assert reason(golden(name)) == "wrong-type"
+
+
+def test_fingerprints_are_those_of_the_specification() -> None:
+    """The header is C3 01 and the CRC-64-AVRO of the canonical form, little endian (`"int"` is published)."""
+    from fastavro.schema import fingerprint
+
+    assert fingerprint('"int"', "CRC-64-AVRO") == "8f5c393f1ad57572"
+    assert len({schema.header for schema in SCHEMAS}) == len(SCHEMAS)
+    assert all(schema.header.startswith(b"\xc3\x01") for schema in SCHEMAS)
+
+
+def test_equal_bytes_for_equal_intents() -> None:
+    """Encoding is deterministic: a replayed intent has the same bytes."""
+    assert Codec().encode(INTENT) == Codec().encode(INTENT)

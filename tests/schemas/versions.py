@@ -1,0 +1,77 @@
+"""Test-only later versions of the intent's schema, as a newer writer would have them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import fastavro
+
+from sexton.schemas import events
+from sexton.schemas.codec import Schema, schema_of
+from sexton.schemas.forms import to_avro
+
+__all__ = ["FixedSource", "body", "confluent", "newer", "with_field", "with_guard", "with_mode"]
+
+
+class FixedSource:
+    """A registry in memory: schema texts by id."""
+
+    def __init__(self, texts: Mapping[int, str]) -> None:
+        self._texts = dict(texts)
+        self.asked: list[int] = []
+
+    def schema(self, schema_id: int) -> str | None:
+        """Return the text of an id."""
+        self.asked.append(schema_id)
+        return self._texts.get(schema_id)
+
+    def register(self, subject: str, text: str) -> int:
+        """Return the id of a text, a new one if it has none."""
+        for schema_id, known in self._texts.items():
+            if known == text:
+                return schema_id
+        self._texts[len(self._texts) + 1] = text
+        return len(self._texts)
+
+
+def newer(change: Callable[[dict[str, Any]], None]) -> str:
+    """Return the intent's schema as version 2, changed."""
+    raw = json.loads(schema_of(events.DeletionIntent).text)
+    raw["version"] = 2
+    change(raw)
+    return json.dumps(raw)
+
+
+def with_field(raw: dict[str, Any]) -> None:
+    """Add a field with a default, in the middle: the usual change."""
+    raw["fields"].insert(2, {"name": "priority", "type": "int", "default": 0})
+
+
+def with_mode(raw: dict[str, Any]) -> None:
+    """Add a symbol to the delete mode."""
+    action = next(field for field in raw["fields"] if field["name"] == "action")
+    mode = next(field for field in action["type"][0]["fields"] if field["name"] == "mode")
+    mode["type"]["symbols"].append("shred")
+
+
+def with_guard(raw: dict[str, Any]) -> None:
+    """Add a kind of guard."""
+    guards = next(field for field in raw["fields"] if field["name"] == "guards")
+    guards["type"]["items"].append(
+        {"type": "record", "name": "MoonGuard", "fields": [{"name": "phase", "type": "string"}]}
+    )
+
+
+def body(text: str, event: events.Event, **changes: Any) -> bytes:
+    """Return the Avro body of an event as the writer of that schema would write it."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, Schema.parse(text).parsed, {**to_avro(event), **changes})
+    return out.getvalue()
+
+
+def confluent(schema_id: int, body: bytes) -> bytes:
+    """Return a body in the registry's framing."""
+    return b"\0" + schema_id.to_bytes(4, "big") + body
