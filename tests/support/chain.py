@@ -10,6 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from pyspark.sql import SparkSession
 
 from sexton.issuer.client import IssuerClient
@@ -119,6 +126,14 @@ class Chain:
         """The issuer's log."""
         kinds = (events.Genesis, events.Issued, events.Barrier, events.Detached, events.Dropped)
         return self._read(records.GENERATIONS, *kinds)
+
+    def configure(self, topic: str, name: str, value: str) -> None:
+        """Change a setting of a topic."""
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, self.settings.topic(topic), incremental_configs=[entry])
+        admin = AdminClient(self.settings.kafka())
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result(20)
 
     def messages(self, topic: str) -> list[Message]:
         """Every committed record of a topic, as it came."""

@@ -51,7 +51,7 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
     from sexton.streaming_jobs.reaper.stop import StopFlag
     from sexton.streaming_jobs.spark import open_session
 
-    serve_metrics(settings.metrics_port)
+    port = serve_metrics(settings.metrics_port)
     spark = open_session(settings, "sexton-reaper")
     pid = jvm_pid(spark)
 
@@ -62,6 +62,6 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
     stop = StopFlag(settings.reaper_grace_s, abandon)
     stop.install()
     try:
-        Reaper(settings, spark, stop, once=once).run()
+        Reaper(settings, spark, stop, once=once, metrics_port=port).run()
     finally:
         spark.stop()

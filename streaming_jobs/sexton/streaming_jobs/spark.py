@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from importlib import resources
@@ -32,6 +33,8 @@ def open_session(settings: Settings, app: str, *, memory: str = "1g") -> SparkSe
     """
     # Else workers take `python3` from PATH, which does not have the packages of this environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # What a callback of ours raised is raised again in this process, where it is reported once.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     log_config = resources.files("sexton.streaming_jobs") / "log4j2.properties"
     builder = (
         SparkSession.builder.appName(app)

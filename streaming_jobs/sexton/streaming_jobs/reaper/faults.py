@@ -14,9 +14,9 @@ _MODULES = {module.__name__: module for module in (errors, store_errors)}
 def fault_of(error: BaseException) -> SextonError | None:
     """Return our own error behind an exception of Spark, None when there is none.
 
-    The last line of a worker's traceback is `module.Class: message`. It is searched for line by line: a regular
-    expression over a long traceback overflows the stack of the stream's thread. A fault of the environment
-    comes back as EnvironmentFault, anything else of ours (an unclean reply above all) as SextonError.
+    The last line of a worker's traceback is `module.Class: message`. It is searched for line by line: a
+    regular expression over a long traceback overflows the stack of the stream's thread. A fault of the
+    environment comes back as EnvironmentFault, anything else of ours (an unclean reply too) as SextonError.
     """
     if isinstance(error, SextonError):
         return error

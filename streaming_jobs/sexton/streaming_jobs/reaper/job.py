@@ -22,8 +22,8 @@ from typing import Any
 from pyspark import AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from sexton.issuer.client import BarrierAnswer, IssuerClient
 
+from sexton.issuer.client import BarrierAnswer, IssuerClient
 from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.schemas.settings import Settings
@@ -58,6 +58,7 @@ class Reaper:
     spark: SparkSession
     stop: StopFlag
     once: bool = False
+    metrics_port: int | None = None
     progress: Progress = field(default_factory=Progress)
     _failure: BaseException | None = None
 
@@ -67,6 +68,7 @@ class Reaper:
         Raises the fault that ended the query: EnvironmentFault when nothing advanced and a new try may help.
         """
         query = self._start()
+        self.progress.note("ready", checkpoint=self.settings.checkpoint, metrics_port=self.metrics_port)
         try:
             while not query.awaitTermination(_POLL_S):
                 if self.stop.is_set and not query.status["isTriggerActive"]:

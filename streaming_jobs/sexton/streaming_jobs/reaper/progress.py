@@ -30,10 +30,12 @@ BACKLOG = Gauge("sexton_decode_backlog_records", "Records of the intents topic n
 OLDEST = Gauge("sexton_decode_oldest_pending_seconds", "Age of the oldest record not yet worked off")
 
 
-def serve_metrics(port: int | None) -> None:
-    """Serve Prometheus metrics on loopback, unless no port is set."""
-    if port is not None:
-        start_http_server(port, addr="127.0.0.1")
+def serve_metrics(port: int | None) -> int | None:
+    """Serve metrics on loopback unless no port is set; return the port, 0 takes a free one."""
+    if port is None:
+        return None
+    server, _ = start_http_server(port, addr="127.0.0.1")
+    return int(server.server_port)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,290 @@
+"""The reaper as its users run it: a command that is started, stopped, killed and held."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.chain import Chain
+from tests.support.s3_recorder import Recorded, Reply, S3Recorder
+
+import sexton.streaming_jobs.submit
+from sexton.deploy.local import Installation, LocalStack
+from sexton.schemas import events, records
+from sexton.schemas.errors import SextonError
+from sexton.storage import ObjectStore
+from sexton.streaming_jobs.spark import connector_jars
+
+pytestmark = [pytest.mark.real, pytest.mark.spark]
+
+PROMISE = (events.PromiseGuard("drop"),)
+
+
+@pytest.fixture
+def s3(stack: LocalStack) -> Iterator[S3Recorder]:
+    """A recording S3 server that knows the stack's credentials."""
+    with S3Recorder(stack.env["AWS_ACCESS_KEY_ID"], stack.env["AWS_SECRET_ACCESS_KEY"]) as server:
+        server.create_bucket("bucket", {"a": b"", "b": b""})
+        yield server
+
+
+def promised(chain: Chain, *names: str) -> events.DeletionIntent:
+    """An intent that needs no generation, on the recording server's bucket."""
+    return chain.intent("t", None, (), guards=PROMISE, action=events.DeleteObjects("bucket", (names,)))
+
+
+class Command:
+    """A reaper process; its stderr is collected."""
+
+    def __init__(self, installation: Installation, *arguments: str, **env: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "sexton.deploy.main", "reaper", "run", *arguments],
+            env={**installation.environment, **env},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.lines.extend(iter(self.process.stderr.readline, ""))
+
+    def wait(self, timeout: float = 90) -> int:
+        """Wait for the end and return the exit code."""
+        code = self.process.wait(timeout)
+        self._reader.join(10)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return code
+
+    def end(self) -> None:
+        """Kill it if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.wait()
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The JSON lines of one kind that it has printed."""
+        parsed = [json.loads(line) for line in self.lines if line.startswith("{")]
+        return [line for line in parsed if line["event"] == name]
+
+
+@pytest.fixture
+def start(installation: Installation) -> Iterator[Callable[..., Command]]:
+    """Start reapers that do not outlive the test."""
+    started: list[Command] = []
+
+    def run(*arguments: str, **env: str) -> Command:
+        started.append(Command(installation, *arguments, **env))
+        return started[-1]
+
+    yield run
+    for command in started:
+        command.end()
+
+
+def until(what: Callable[[], Any], seconds: float = 60) -> None:
+    """Wait for something to become true."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not become true"
+        time.sleep(0.05)
+
+
+def test_command_works_off_what_is_there(
+    chain: Chain, store: ObjectStore, start: Callable[..., Command]
+) -> None:
+    """`sexton reaper run --once` exits with 0 and tells in JSON lines what it did."""
+    store.put(chain.bucket, "a", b"x")
+    with chain.issuer() as issuer:
+        generation = issuer.attach("n", "t").generation
+    (asked,) = chain.emit(chain.intent("t", generation, ["a"]))
+
+    command = start("--once")
+
+    assert command.wait() == 0, command.lines
+    (line,) = command.events("micro_batch")
+    assert (line["records"], line["keys"], line["intents"], line["backlog"]) == (1, 1, {"deleted": 1}, 0)
+    assert chain.words() == {asked: "deleted"}
+    assert not list(store.list_keys(chain.bucket, ""))
+
+
+def test_spark_submit_runs_the_same_entry_point(
+    chain: Chain, installation: Installation, store: ObjectStore
+) -> None:
+    """The script for spark-submit does what the command does."""
+    store.put(chain.bucket, "a", b"x")
+    (asked,) = chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
+    jars = ",".join(map(str, connector_jars(chain.settings.cache_dir)))
+    script = sexton.streaming_jobs.submit.__file__
+    submit = Path(sys.executable).with_name("spark-submit")
+
+    done = subprocess.run(
+        [submit, "--master", "local[2]", "--jars", jars, script, "--once"],
+        env={**installation.environment, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert chain.words() == {asked: "deleted"}
+
+
+def test_sigterm_ends_it_between_micro_batches(
+    chain: Chain, s3: S3Recorder, start: Callable[..., Command]
+) -> None:
+    """X-14: a stop while the store answers slowly lets the micro-batch settle; exit code 0."""
+    reached = threading.Event()
+
+    def slowly(request: Recorded) -> None:
+        if request.is_delete_objects:
+            reached.set()
+            time.sleep(3)
+
+    s3.script(slowly)
+    (asked,) = chain.emit(promised(chain, "a"))
+    command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
+    assert reached.wait(60)
+
+    command.process.send_signal(signal.SIGTERM)
+
+    assert command.wait(20) == 0, "".join(command.lines)
+    assert chain.words() == {asked: "deleted"}
+    assert chain.reap(s3_endpoint_url=s3.url).records == 0
+    assert len(s3.deletes()) == 1
+
+
+def test_sigterm_ends_an_idle_reaper(start: Callable[..., Command]) -> None:
+    """A stop with nothing to do is prompt, and metrics are served until then."""
+    command = start("--metrics-port", "0")
+    until(lambda: command.events("ready"))
+    port = command.events("ready")[0]["metrics_port"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
+        names = set(re.findall(r"^(sexton_\w+)", reply.read().decode(), re.MULTILINE))
+
+    command.process.send_signal(signal.SIGTERM)
+
+    assert command.wait(10) == 0, command.lines
+    assert {"sexton_decode_records_total", "sexton_execute_keys_total"} <= names
+
+
+def test_the_grace_limit_abandons_the_running_micro_batch(
+    chain: Chain, s3: S3Recorder, start: Callable[..., Command]
+) -> None:
+    """X-14: at the grace limit it is out, nothing of the micro-batch is committed, a restart converges."""
+    s3.script(lambda request: Reply(delay_s=20) if request.is_delete_objects else None)
+    (asked,) = chain.emit(promised(chain, "a"))
+    command = start(SEXTON_S3_ENDPOINT_URL=s3.url, SEXTON_REAPER_GRACE_S="1")
+    until(s3.deletes)
+
+    stopped = time.monotonic()
+    command.process.send_signal(signal.SIGTERM)
+
+    assert command.wait(10) == 75
+    assert time.monotonic() - stopped < 8
+    assert chain.outcomes() == []
+    s3.script(None)
+    chain.reap(s3_endpoint_url=s3.url)
+    assert chain.words() == {asked: "deleted"}
+
+
+def test_kill_9_in_the_middle_converges(chain: Chain, s3: S3Recorder, start: Callable[..., Command]) -> None:
+    """Killed after the store has deleted and before any receipt: the replay writes it."""
+    s3.script(lambda request: Reply(delay_s=5, act_first=True) if request.is_delete_objects else None)
+    (asked,) = chain.emit(promised(chain, "a"))
+    command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
+    until(lambda: "a" not in s3.objects("bucket"))
+
+    command.process.kill()
+    command.wait()
+
+    assert chain.outcomes() == []
+    s3.script(None)
+    chain.reap(s3_endpoint_url=s3.url)
+    assert chain.words() == {asked: "deleted"}
+
+
+def test_j_3_without_issuer_the_micro_batch_is_held(
+    chain: Chain, installation: Installation, store: ObjectStore, start: Callable[..., Command]
+) -> None:
+    """J-3: nothing is deleted or dead-lettered while the issuer is away; it drains when it is back."""
+    store.put(chain.bucket, "a", b"x")
+    with chain.issuer() as issuer:
+        generation = issuer.attach("n", "t").generation
+    installation.kill_issuer()
+    (asked,) = chain.emit(chain.intent("t", generation, ["a"]))
+    command = start()
+    until(lambda: command.events("held"))
+
+    assert list(store.list_keys(chain.bucket, "")) == ["a"]
+    assert (chain.outcomes(), chain.dead_letters(), chain.deferred()) == ([], [], [])
+
+    installation.start_issuer()
+    until(chain.outcomes)
+    assert chain.words() == {asked: "deleted"}
+    command.process.send_signal(signal.SIGTERM)
+    assert command.wait(20) == 0
+
+
+def test_j_3_a_stop_does_not_wait_for_the_issuer(
+    chain: Chain, installation: Installation, start: Callable[..., Command]
+) -> None:
+    """J-3: while a micro-batch is held, a stop is prompt and commits nothing."""
+    installation.kill_issuer()
+    chain.emit(chain.intent("t", 1, ["a"]))
+    command = start()
+    until(lambda: command.events("held"))
+
+    command.process.send_signal(signal.SIGTERM)
+
+    assert command.wait(15) == 0, command.lines
+    installation.start_issuer()
+    assert chain.reap().records == 1
+
+
+def test_x_15_receipts_that_cannot_be_written_stop_the_job(chain: Chain, s3: S3Recorder) -> None:
+    """X-15: when outcomes are refused offsets do not advance, and the replay completes them."""
+    (asked,) = chain.emit(promised(chain, "a"))
+    chain.configure(records.OUTCOMES, "max.message.bytes", "10")
+
+    with pytest.raises(Exception, match="RecordTooLarge"):
+        chain.reap(s3_endpoint_url=s3.url)
+
+    assert chain.outcomes() == []
+    chain.configure(records.OUTCOMES, "max.message.bytes", "1048576")
+    chain.reap(s3_endpoint_url=s3.url)
+    assert chain.words() == {asked: "deleted"}
+
+
+def test_a_micro_batch_that_the_issuer_has_not_seen_is_held(chain: Chain, s3: S3Recorder) -> None:
+    """I4: a record at or above the barrier's end offset is never judged."""
+    from sexton.streaming_jobs.reaper.job import Reaper
+
+    chain.emit(promised(chain, "a"))
+    real = Reaper._barrier
+
+    def short(self: Reaper) -> Any:
+        answer = real(self)
+        return type(answer)(answer.log_offset, answer.topic_id, tuple(0 for _ in answer.ends))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Reaper, "_barrier", short)
+        patch.setattr("sexton.streaming_jobs.reaper.job._ONCE_HOLD_S", 0.0)
+        with pytest.raises(SextonError, match="does not lie below its barrier"):
+            chain.reap(s3_endpoint_url=s3.url)
+
+    assert s3.deletes() == []
