@@ -272,7 +272,7 @@ def _view(state: State, name: str, history: int) -> wire.TenantView | None:
     spans = []
     for index in range(len(tenant.issues) - 1, max(-1, len(tenant.issues) - 1 - history), -1):
         issue = tenant.issues[index]
-        span = wire.Span(tenant.first + index, issue.log_offset, issue.node, list(issue.ends))
+        span = wire.Span(tenant.first + index, issue.log_offset, issue.node, list(issue.high))
         if index + 1 < len(tenant.issues):
             span.until = list(tenant.issues[index + 1].high)
         spans.append(span)

@@ -40,11 +40,16 @@ VALID = Valid()
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """What all grants of one valid Issued event share; `high` is the running maximum up to and with it."""
+    """What all grants of one valid Issued event share.
+
+    `high` is, by partition, the largest end offset in any event up to and including this one. It closes the
+    window before and opens the next. Opening at the event's own end offsets would let in what claimed the
+    generation after an earlier event's end offsets were read, so before it was issued, and a barrier in
+    between could be contradicted by a later one. What the holder really writes comes after all of them.
+    """
 
     log_offset: int
     node: str
-    ends: Sequence[int]
     high: Sequence[int]
 
 
@@ -68,7 +73,7 @@ class Tenant:
         index = generation - self.first
         if not 0 <= index < len(self.issues) or partition < 0:
             return None
-        start = _at(self.issues[index].ends, partition)
+        start = _at(self.issues[index].high, partition)
         if index + 1 == len(self.issues):
             return Window(start)
         return Window(start, _at(self.issues[index + 1].high, partition))
@@ -230,7 +235,7 @@ def _issued(state: State, offset: int, event: events.Issued) -> Verdict:
     if reason:
         return Void(reason)
     request = state._bind(event.request_id, request, event.part, offset)
-    issue = Issue(offset, event.node, array("q", event.ends.offsets), state.high)
+    issue = Issue(offset, event.node, state.high)
     for grant in event.grants:
         tenant = state._own(grant.tenant)
         tenant.issues.append(issue)

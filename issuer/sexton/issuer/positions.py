@@ -63,7 +63,9 @@ class Positions:
     def __init__(self, settings: Settings) -> None:
         self.log = settings.topic(records.GENERATIONS)
         self.intents = settings.topic(records.INTENTS)
-        self._admin = AdminClient(settings.kafka(**{"client.id": "sexton-issuer", "socket.timeout.ms": 6000}))
+        self._admin = AdminClient(
+            settings.kafka(**{"client.id": "sexton-issuer", "socket.timeout.ms": 6000, "log_level": 0})
+        )
         self._genesis: events.Genesis | None = None
         self._partitions = 0
 

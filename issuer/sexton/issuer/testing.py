@@ -130,7 +130,7 @@ class FakeIssuer:
                 found.first + i,
                 issue.log_offset,
                 issue.node,
-                tuple(issue.ends),
+                tuple(issue.high),
                 tuple(found.issues[i + 1].high) if i + 1 < len(found.issues) else None,
             )
             for i, issue in enumerate(found.issues)

@@ -7,10 +7,10 @@
 -- Log offsets are compared as decimal texts (longer is larger): they may pass 2^53.
 local written = 0
 for i = 1, #ARGV, 3 do
-  local raw = redis.call('HGET', KEYS[1], ARGV[i])
-  local seen = raw and string.match(raw, '^%d+@(%d+)$')
+  local raw = redis.call('HGET', KEYS[1], ARGV[i]) or ''
+  local seen = string.match(raw, '^%d+@(%d+)$')
   local offset = ARGV[i + 2]
-  if not seen and not raw or seen and (#seen < #offset or #seen == #offset and seen < offset) then
+  if raw == '' or seen and (#seen < #offset or #seen == #offset and seen < offset) then
     redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1] .. '@' .. offset)
     written = written + 1
     local proposed = redis.call('HGET', KEYS[2], ARGV[i])

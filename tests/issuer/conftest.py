@@ -1,0 +1,93 @@
+"""One installation shared by the tests that only need tenants of their own, and fresh ones for the others."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from confluent_kafka import Producer
+from tests.support.issuing import Serve, Write
+
+from sexton.deploy.local import Installation, LocalStack
+from sexton.issuer.client import IssuerClient
+from sexton.issuer.deadline import Deadline
+from sexton.issuer.service import Service
+from sexton.schemas import records
+from sexton.schemas.settings import Settings
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def shared(stack: LocalStack) -> Iterator[Installation]:
+    """An installation with a running issuer process; its log and its Redis stay healthy."""
+    made = Installation.start(stack, "issuer-shared", partitions=3)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def issuer(shared: Installation) -> Iterator[IssuerClient]:
+    """A client of the shared issuer."""
+    with IssuerClient(shared.settings.issuer_url) as client:
+        yield client
+
+
+@pytest.fixture
+def fresh(stack: LocalStack) -> Iterator[Installation]:
+    """An installation of the test's own, without an issuer process."""
+    made = Installation.start(stack, f"issuer-{next(_numbers):04d}", partitions=3, with_issuer=False)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def bare(stack: LocalStack) -> Iterator[Installation]:
+    """Topics of the test's own with a log that was not started."""
+    made = Installation.start(
+        stack, f"issuer-{next(_numbers):04d}", partitions=3, with_issuer=False, genesis=False
+    )
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Start issuer services in this process and return them when they are ready."""
+    with ExitStack() as started:
+
+        def start(settings: Settings) -> Service:
+            service = Service(settings)
+            started.callback(service.stop)
+            assert service.ready.wait(20)
+            return service
+
+        yield start
+
+
+@pytest.fixture
+def write() -> Write:
+    """Write records to a partition of the intents topic."""
+
+    def produce(settings: Settings, partition: int, count: int) -> None:
+        producer = Producer(settings.kafka(acks="all"))
+        for _ in range(count):
+            producer.produce(settings.topic(records.INTENTS), b"x", partition=partition)
+        assert producer.flush(10) == 0
+
+    return produce
+
+
+@pytest.fixture
+def unique() -> str:
+    """A word that no other test uses."""
+    return f"u{next(_numbers)}-{time.monotonic_ns()}"
+
+
+@pytest.fixture
+def soon() -> Deadline:
+    """A deadline that no healthy call misses."""
+    return Deadline.after(20)

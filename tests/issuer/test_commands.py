@@ -1,0 +1,98 @@
+"""`sexton issuer` as a process."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from tests.support.issuing import redis_of
+
+from sexton.deploy.local import Installation
+from sexton.issuer.client import IssuerClient
+
+pytestmark = pytest.mark.real
+COMMAND = [sys.executable, "-m", "sexton.deploy.main", "issuer"]
+
+
+def run(installation: Installation, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run one command of the issuer in an installation."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        env=installation.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_serve_until_a_signal(fresh: Installation, number: signal.Signals, code: int) -> None:
+    """`serve` says on stderr where it is ready, keeps stdout empty and ends cleanly by a signal."""
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "--port", "0"],
+        env=fresh.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    url = next(line for line in process.stderr if line.startswith("issuer ready: ")).split()[-1]
+    with IssuerClient(url) as issuer:
+        assert issuer.attach("n", "t").generation == 1
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=15)
+
+    assert (process.returncode, out) == (code, "")
+
+
+def test_a_killed_issuer_goes_on_where_it_was(fresh: Installation) -> None:
+    """A crash costs nothing: the next process folds the log and counts on; retries get their answer."""
+    fresh.start_issuer()
+    with IssuerClient(fresh.settings.issuer_url, caller="c") as issuer:
+        issuer.attach("n", "t")
+        second = issuer.attach("n", "t", request_id="r")
+        fresh.kill_issuer()
+        fresh.start_issuer()
+
+        assert issuer.attach("n", "t", request_id="r") == second
+        assert issuer.attach("n", "t").generation == 3
+
+
+def test_serve_refuses_an_empty_log(bare: Installation) -> None:
+    """An issuer on a log that was never started exits with 1 and says what to do."""
+    done = run(bare, "serve")
+
+    assert done.returncode == 1
+    assert "sexton topics create" in done.stderr
+
+
+def test_show(shared: Installation, issuer: IssuerClient, unique: str) -> None:
+    """`show` prints a tenant's state and history, as text or JSON; an unknown one exits with 1."""
+    issuer.attach("n1", unique)
+    issuer.attach("n2", unique)
+
+    text = run(shared, "show", unique)
+    data = json.loads(run(shared, "show", unique, "--format", "json").stdout)
+
+    assert "holder      n2" in text.stdout
+    assert (data["generation"], [span["node"] for span in data["history"]]) == (2, ["n2", "n1"])
+    assert run(shared, "show", f"{unique}-unknown").returncode == 1
+
+
+def test_rebuild(shared: Installation, issuer: IssuerClient, unique: str) -> None:
+    """`rebuild` brings Redis back from the log while the service runs."""
+    issuer.attach("n", unique)
+    client = redis_of(shared.settings)
+    client.flushdb()
+
+    done = run(shared, "rebuild")
+
+    assert done.returncode == 0, done.stderr
+    (key,) = client.keys("*:newest")
+    assert client.hget(key, unique).startswith(b"1@")
+    assert issuer.attach("n", unique).generation == 2
+    client.close()

@@ -1,0 +1,131 @@
+"""The protocol with several issuers on one log, and with calls of any size."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.support.issuing import Serve, attach, counter, newest, re_attach
+
+from sexton.deploy.local import Installation
+from sexton.issuer import wire
+from sexton.issuer.client import IssuerClient, Subject
+from sexton.issuer.deadline import Deadline
+from sexton.schemas.errors import RequestRefused
+
+pytestmark = pytest.mark.real
+
+
+class TestSeveralIssuers:
+    def test_i_2_two_re_attaches_at_the_same_time(self, fresh: Installation, serve: Serve) -> None:
+        """I-2: of two concurrent re-attaches no number is given twice, and only the higher validates."""
+        one, other = serve(fresh.settings), serve(fresh.settings)
+        tenants = [f"t{i}" for i in range(20)]
+        for tenant in tenants:
+            attach(one, "7", tenant)
+
+        with ThreadPoolExecutor(2) as pool:
+            replies = [f.result() for f in [pool.submit(re_attach, s, "7") for s in (one, other)]]
+
+        for tenant in tenants:
+            numbers = sorted(reply[tenant] for reply in replies)
+            assert numbers == [2, 3]
+            assert [newest(other, tenant, number) for number in numbers] == [False, True]
+
+    def test_i3_many_callers_of_few_tenants(self, fresh: Installation, serve: Serve) -> None:
+        """I3: concurrent attaches through two issuers give each number once, without a gap."""
+        services = [serve(fresh.settings), serve(fresh.settings)]
+
+        with ThreadPoolExecutor(8) as pool:
+            futures = [pool.submit(attach, services[i % 2], f"n{i % 5}", f"t{i % 3}") for i in range(120)]
+            numbers = [(i % 3, f.result()) for i, f in enumerate(futures)]
+
+        for tenant in range(3):
+            assert sorted(n for t, n in numbers if t == tenant) == list(range(1, 41))
+
+    def test_i_15_one_request_id_at_two_issuers(
+        self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """I-15: an issuer that is behind with its fold gives a retried request the first answer."""
+        one, behind = serve(fresh.settings), serve(fresh.settings)
+        step = behind.reader._step
+        monkeypatch.setattr(behind.reader, "_step", lambda: (behind._stopping.wait(0.3), step()))
+
+        first = attach(one, "n", "t", request_id="r", caller="c")
+        attach(one, "n", "t")
+
+        assert attach(behind, "n", "t", request_id="r", caller="c") == first == 1
+        assert attach(behind, "n", "t") == 3
+
+    def test_i_15_at_the_same_time(self, fresh: Installation, serve: Serve) -> None:
+        """I-15: one request id at two issuers at once is answered with one number."""
+        services = [serve(fresh.settings), serve(fresh.settings)]
+
+        with ThreadPoolExecutor(4) as pool:
+            for i in range(15):
+                same = [pool.submit(attach, s, "n", "t", f"r{i}", "c") for s in services * 2]
+                assert {future.result() for future in same} == {i + 1}
+
+    def test_two_callers_never_share_a_number(self, fresh: Installation, serve: Serve) -> None:
+        """I-6: a request id that another caller has used is refused."""
+        service = serve(fresh.settings)
+        attach(service, "n", "t", request_id="r", caller="one")
+
+        with pytest.raises(RequestRefused, match="another call or caller"):
+            attach(service, "n", "t", request_id="r", caller="two")
+
+    def test_i_16_attach_races_re_attach(self, fresh: Installation, serve: Serve) -> None:
+        """I-16: a re-attach never takes back what has moved to another node while it was under way."""
+        seven, eight = serve(fresh.settings), serve(fresh.settings)
+        for i in range(15):
+            tenant = f"t{i}"
+            attach(seven, "7", tenant)
+            with ThreadPoolExecutor(2) as pool:
+                reply = pool.submit(re_attach, seven, "7")
+                moved = pool.submit(attach, eight, "8", tenant)
+            with eight.reader.state() as state:
+                found = state.tenant(tenant)
+            assert found is not None
+            assert (found.holder, found.newest) == ("8", moved.result())
+            assert reply.result().get(tenant, 0) < moved.result()
+            assert tenant not in re_attach(seven, "7")
+
+    def test_a_proposal_that_was_never_appended(self, fresh: Installation, serve: Serve) -> None:
+        """A number that was proposed by an issuer that died costs one void event, and is not lost."""
+        service = serve(fresh.settings)
+        attach(service, "n", "t")
+        service.witness.propose(["t"], Deadline.after(5))
+
+        assert attach(service, "n", "t") == 2
+        assert (
+            service.metrics.registry.get_sample_value("sexton_issuer_voids_total", {"reason": "not-newest"})
+            == 1.0
+        )
+
+
+class TestLargeCalls:
+    def test_i_9_ten_thousand_tenants(self, issuer: IssuerClient, shared: Installation, unique: str) -> None:
+        """I-9: 10,000 subjects in one call, known and unknown mixed: each answer belongs to its subject."""
+        for i in range(3):
+            issuer.attach("n", f"{unique}-{i}")
+        subjects = [Subject(f"{unique}-{i % 6}", 1 + i % 4, i % 3) for i in range(10_000)]
+
+        windows = issuer.validate(subjects).windows
+
+        assert set(windows) == {s for s in subjects if int(s.tenant[-1]) < 3}
+        assert all((windows[s] is not None) == (s.generation == 1) for s in windows)
+
+    def test_a_call_too_large_for_one_event(
+        self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A re-attach of more than one event's grants is answered when all its parts are valid."""
+        monkeypatch.setattr("sexton.issuer.decisions.GRANTS_PER_EVENT", 7)
+        service = serve(fresh.settings)
+        tenants = [f"t{i}" for i in range(20)]
+        asked = wire.Attach(node="n", tenants=tenants, request_id="r1")
+        granted = service.authority().attach(asked, Deadline.after(20))
+        again = service.authority().attach(asked, Deadline.after(20))
+
+        assert granted.generations == again.generations == dict.fromkeys(tenants, 1)
+        assert re_attach(service, "n") == dict.fromkeys(tenants, 2)
+        assert counter(service, "events") == 6

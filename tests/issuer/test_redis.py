@@ -1,0 +1,119 @@
+"""A Redis that loses things, or claims what is not so: it can only ever cause a retry."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.support.issuing import Serve, attach, counter, keys, log_id, newest, redis_of
+
+from sexton.deploy.local import Installation
+from sexton.issuer.service import Service
+from sexton.schemas.errors import EnvironmentFault
+
+pytestmark = pytest.mark.real
+
+
+@pytest.mark.parametrize("loss", ["flush", "newest", "field", "proposed", "meta"])
+def test_i_4_redis_loses_things(fresh: Installation, serve: Serve, loss: str) -> None:
+    """I-4: whatever Redis loses is rebuilt from the log before the next answer."""
+    service = serve(fresh.settings)
+    for _ in range(5):
+        attach(service, "n", "t")
+    attach(service, "n", "other")
+    client, names = redis_of(fresh.settings), keys(fresh.settings, log_id(service))
+    if loss == "flush":
+        client.flushdb()
+    elif loss == "field":
+        client.hdel(names["newest"], "t")
+    else:
+        client.delete(names[loss])
+
+    assert [newest(service, "t", g) for g in (4, 5, 6)] == [False, True, False]
+    assert attach(service, "n", "t") == 6
+    assert client.hgetall(names["newest"])[b"t"].startswith(b"6@")
+    client.close()
+
+
+def test_i_4_flushed_all_the_time(fresh: Installation, serve: Serve) -> None:
+    """I-4: numbers stay unique and in order while Redis is flushed between and during calls."""
+    service = serve(fresh.settings)
+    client = redis_of(fresh.settings)
+
+    with ThreadPoolExecutor(5) as pool:
+        calls = [pool.submit(attach, service, "n", f"t{i % 2}") for i in range(60)]
+        while not all(call.done() for call in calls):
+            client.flushdb()
+
+    for tenant in range(2):
+        assert sorted(c.result() for c in calls[tenant::2]) == list(range(1, 31))
+    client.close()
+
+
+@pytest.mark.parametrize("claimed", ["4294967294@2", "9@1", "4294967294@999999", "junk", "", "7", "1@1"])
+def test_i_17_redis_claims_another_number(fresh: Installation, serve: Serve, claimed: str) -> None:
+    """I-17: whatever Redis claims, the next number is the log's newest plus one, and Redis is corrected."""
+    service = serve(fresh.settings)
+    attach(service, "n", "t")
+    attach(service, "n", "t")
+    client, names = redis_of(fresh.settings), keys(fresh.settings, log_id(service))
+    client.hset(names["newest"], "t", claimed)
+    client.hset(names["proposed"], "t", "4294967294")
+
+    assert newest(service, "t", 2)
+    assert client.hget(names["newest"], "t") == b"2@2"
+    client.hset(names["newest"], "t", claimed)
+    assert attach(service, "n", "t") == 3
+    lies = claimed not in ("", "9@1", "1@1")  # an older entry, or none, is only late
+    assert counter(service, "disagreements") == (2 if lies else 0)
+    client.close()
+
+
+def test_a_tenant_that_only_redis_knows(fresh: Installation, serve: Serve) -> None:
+    """A tenant that Redis claims and the log does not know starts at 1."""
+    service = serve(fresh.settings)
+    client, names = redis_of(fresh.settings), keys(fresh.settings, log_id(service))
+    client.hset(names["newest"], "t", "7@3")
+
+    assert attach(service, "n", "t") == 1
+    client.close()
+
+
+@pytest.mark.parametrize("key", ["meta", "newest", "proposed"])
+def test_a_list_planted_where_a_hash_should_be(fresh: Installation, serve: Serve, key: str) -> None:
+    """A key of another type is replaced by what the log says."""
+    service = serve(fresh.settings)
+    attach(service, "n", "t")
+    client, names = redis_of(fresh.settings), keys(fresh.settings, log_id(service))
+    client.delete(names[key])
+    client.rpush(names[key], "planted")
+
+    assert newest(service, "t", 1)
+    assert attach(service, "n", "t") == 2
+    client.close()
+
+
+def test_a_lagging_issuer_sets_nothing_back(fresh: Installation, serve: Serve) -> None:
+    """What Redis knows from a later place of the log stays when an earlier place is projected."""
+    service = serve(fresh.settings)
+    attach(service, "n", "t")
+    attach(service, "n", "t")
+    service.projection.project({"t": "1@1"})
+
+    client = redis_of(fresh.settings)
+    assert client.hget(keys(fresh.settings, log_id(service))["newest"], "t") == b"2@2"
+    client.close()
+
+
+def test_i_10_an_evicting_redis_is_refused(fresh: Installation) -> None:
+    """I-10: the issuer does not start on a Redis that may evict keys, and says what to set."""
+    client = redis_of(fresh.settings)
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        with pytest.raises(EnvironmentFault, match="allkeys-lru") as refused:
+            Service(fresh.settings)
+    finally:
+        client.config_set("maxmemory-policy", "noeviction")
+        client.close()
+
+    assert refused.value.hint == "set `maxmemory-policy noeviction`"

@@ -1,0 +1,57 @@
+"""What several tests of the issuer use: calls to a service of this process, and its Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+from sexton.issuer import wire
+from sexton.issuer.deadline import Deadline
+from sexton.issuer.service import Service
+from sexton.schemas.settings import Settings
+
+Serve = Callable[[Settings], Service]
+Write = Callable[[Settings, int, int], None]
+
+
+def redis_of(settings: Settings) -> Any:
+    """Return a client of an installation's Redis database."""
+    return redis.Redis.from_url(settings.redis_url.get_secret_value())
+
+
+def attach(
+    service: Service, node: str, tenant: str, request_id: str | None = None, caller: str | None = None
+) -> int:
+    """Attach through a service of this process."""
+    asked = wire.Attach(node=node, tenant=tenant, request_id=request_id, caller=caller)
+    return service.authority().attach(asked, Deadline.after(20)).generations[tenant]
+
+
+def re_attach(service: Service, node: str) -> dict[str, int]:
+    """Re-attach through a service of this process."""
+    return dict(service.authority().re_attach(wire.ReAttach(node=node), Deadline.after(20)).generations)
+
+
+def newest(service: Service, tenant: str, generation: int) -> bool:
+    """Whether a generation validates as the newest."""
+    asked = wire.Validate([wire.Subject(tenant, generation, 0)])
+    return service.authority().validate(asked, Deadline.after(20)).answers[0].newest
+
+
+def keys(settings: Settings, topic_id: str) -> dict[str, str]:
+    """The Redis keys of a log."""
+    return {name: f"{{sexton:{topic_id}}}:{name}" for name in ("meta", "newest", "proposed")}
+
+
+def log_id(service: Service) -> str:
+    """The id of the log that a service folds."""
+    with service.reader.state() as state:
+        assert state.genesis is not None
+        return state.genesis.generations_topic_id
+
+
+def counter(service: Service, name: str) -> float:
+    """The value of a metric without labels."""
+    return service.metrics.registry.get_sample_value(f"sexton_issuer_{name}_total") or 0.0
