@@ -45,7 +45,7 @@ test-fresh:  ## clone HEAD into an empty home, run demo and test there; JAVA=hid
 bench: setup  ## all benchmarks, results in benchmarks/results
 	@set -e; for file in benchmarks/bench_*.py; do $(BIN)/python $$file; done
 
-bench-%: setup  ## one benchmark: benchmarks/bench_<name>.py
+bench-%: setup  ## one benchmark: make bench-NAME runs benchmarks/bench_NAME.py
 	@$(BIN)/python benchmarks/bench_$*.py
 
 ##@ Keep

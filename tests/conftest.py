@@ -4,6 +4,8 @@ stack          Kafka, Valkey and S3, started once, when the first test asks for 
 installation   own topics, bucket, Redis database and issuer, and the environment that leads to them
 settings       the settings of `installation`
 cli            runs the `sexton` command as a subprocess
+spark          the one Spark session of the run
+chain, store   the whole chain on `installation`, and its object store
 """
 
 from __future__ import annotations
@@ -15,9 +17,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
+from pyspark.sql import SparkSession
+from tests.support.chain import Chain
 
+from sexton.deploy import java
 from sexton.deploy.local import Installation, LocalStack
 from sexton.schemas.settings import Settings
+from sexton.storage import ObjectStore, StoreSettings
+from sexton.streaming_jobs.spark import open_session
 
 # Nothing of the developer's own set-up may reach a test; only the folder of the downloaded jars is shared.
 for _name in [
@@ -77,3 +84,27 @@ def cli() -> Cli:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def spark(stack: LocalStack) -> Iterator[SparkSession]:
+    """The session; its workers keep the environment of this moment, so the store's credentials are set."""
+    os.environ.update({name: value for name, value in stack.env.items() if name.startswith("AWS_")})
+    os.environ.setdefault("JAVA_HOME", str(java.find(stack.settings.cache_dir).home))
+    session = open_session(stack.settings, "tests")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@pytest.fixture
+def chain(installation: Installation, spark: SparkSession) -> Chain:
+    """The whole chain on an installation of its own."""
+    return Chain(installation.settings, spark, installation.bucket)
+
+
+@pytest.fixture
+def store(installation: Installation) -> ObjectStore:
+    """The object store of the installation."""
+    return ObjectStore(StoreSettings.of(installation.settings))

@@ -30,6 +30,7 @@ class Noun:
 
 NOUNS = (
     Noun("local", "sexton.deploy.local.commands:app", "local", "the local stack: up, down, status"),
+    Noun("demo", "sexton.deploy.demo.command:demo", "local", "a guided end-to-end run on a throw-away stack"),
     Noun(
         "topics",
         "sexton.deploy.topics_commands:app",

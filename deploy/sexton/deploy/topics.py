@@ -18,6 +18,7 @@ from sexton.schemas.topics import TOPICS, TopicFound, TopicProblem
 __all__ = ["check_topics", "create_installation", "create_topics", "delete_topics"]
 
 _SECONDS = 30.0
+_REACH_SECONDS = 10.0
 
 
 def create_topics(
@@ -102,7 +103,7 @@ def _admin(settings: Settings) -> AdminClient:
 
 def _cluster(admin: AdminClient) -> tuple[frozenset[str], int]:
     try:
-        metadata = admin.list_topics(timeout=_SECONDS)
+        metadata = admin.list_topics(timeout=_REACH_SECONDS)
     except KafkaException as error:
         raise KafkaUnavailable(f"the brokers do not answer: {error.args[0].str()}") from error
     return frozenset(metadata.topics), len(metadata.brokers)
@@ -110,7 +111,7 @@ def _cluster(admin: AdminClient) -> tuple[frozenset[str], int]:
 
 def _describe(admin: AdminClient, names: list[str]) -> Mapping[str, TopicFound]:
     try:
-        metadata = admin.list_topics(timeout=_SECONDS).topics
+        metadata = admin.list_topics(timeout=_REACH_SECONDS).topics
     except KafkaException as error:
         raise KafkaUnavailable(f"the brokers do not answer: {error.args[0].str()}") from error
     present = [name for name in names if name in metadata]

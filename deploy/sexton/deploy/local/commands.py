@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -61,8 +57,7 @@ def up(
 
     A second `up` finds the first one's parts and starts those again that died.
     """
-    with _ended_by_signals():
-        stack = LocalStack.start(_directory(dir), without=without or (), say=say)
+    stack = LocalStack.start(_directory(dir), without=without or (), say=say)
     if format is Format.JSON:
         show_json(stack.env)
     else:
@@ -104,23 +99,3 @@ def status(dir: Directory = None, format: Form = Format.TEXT) -> None:
 
 def _directory(given: Path | None) -> Path:
     return settings.load(state_dir=given).state_dir
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Turn the first signal into KeyboardInterrupt; later ones must not cut the clean-up short."""
-    seen = False
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal seen
-        if not seen:
-            seen = True
-            raise KeyboardInterrupt
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -13,7 +13,7 @@ from sexton.deploy import jars
 from sexton.deploy.java import Java
 from sexton.schemas.errors import EnvironmentFault
 
-__all__ = ["answers", "command", "serves"]
+__all__ = ["answers", "command"]
 
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -78,24 +78,6 @@ def answers(properties: Mapping[str, Any]) -> str | None:
     except KafkaException as error:
         return str(error.args[0].str())
     return None if metadata.brokers and metadata.controller_id >= 0 else "no controller yet"
-
-
-def serves(bootstrap: str) -> str | None:
-    """Return None if every partition answers, else what is missing: after a restart, leaders come one by one."""
-    from confluent_kafka import KafkaException, TopicPartition
-    from confluent_kafka.admin import AdminClient, OffsetSpec
-
-    if (answer := answers({"bootstrap.servers": bootstrap})) is not None:
-        return answer
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    try:
-        topics = admin.list_topics(timeout=2).topics.values()
-        wanted = {TopicPartition(t.topic, p): OffsetSpec.latest() for t in topics for p in t.partitions}
-        for future in admin.list_offsets(wanted, request_timeout=5).values() if wanted else ():
-            future.result(timeout=6)
-    except KafkaException as error:
-        return str(error.args[0].str())
-    return None
 
 
 def _format(directory: Path, java: list[str], properties: Path) -> None:

@@ -16,18 +16,19 @@ from sexton.schemas.errors import EnvironmentFault
 
 __all__ = ["Process", "alive", "last_lines", "send", "spawn", "stop"]
 
-# Clocks are adjusted, and the start time is derived from the clock; a pid is not reused this quickly.
-_SAME_START_S = 1.0
 _TERM_SECONDS = 15.0
 _POLL_SECONDS = 0.02
 
 
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process by pid and start time (seconds since the epoch): a pid alone may belong to another by now."""
+    """A process by pid and start: a pid alone may belong to another process by now."""
 
     pid: int
-    started: float
+    start: str
 
 
 def spawn(command: Sequence[str], *, directory: Path, log: Path, environment: Mapping[str, str]) -> Process:
@@ -49,24 +50,15 @@ def spawn(command: Sequence[str], *, directory: Path, log: Path, environment: Ma
             )
         except OSError as error:
             raise EnvironmentFault(f"cannot be started: {command[0]}: {error}") from error
-    try:
-        started = psutil.Process(child.pid).create_time()
-    except psutil.NoSuchProcess:
-        started = time.time()
     # The child may outlive this process, and is waited for by pid: Popen's own book-keeping would only warn.
     child.returncode = 0
-    return Process(child.pid, started)
+    return Process(child.pid, _start(child.pid) or "")
 
 
 def alive(process: Process) -> bool:
     """Tell whether exactly this process still runs; a zombie does not."""
     _reap(process.pid)
-    try:
-        found = psutil.Process(process.pid)
-        same = abs(found.create_time() - process.started) <= _SAME_START_S
-        return same and bool(found.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
+    return _start(process.pid) == process.start
 
 
 def send(process: Process, number: signal.Signals) -> None:
@@ -100,6 +92,30 @@ def last_lines(log: Path, count: int = 15) -> str:
     except OSError as error:
         return f"(no log: {error})"
     return "\n".join(lines[-count:]) or "(its log is empty)"
+
+
+def _start(pid: int) -> str | None:
+    """Return when a running process began, as text that only this process has; None for a zombie or none.
+
+    Where there is /proc, in ticks since the boot: the time of day is derived from a clock that is
+    adjusted, and taking a process for another one would leave it running.
+    """
+    try:
+        if _BOOT_ID.is_file():
+            # The name in brackets may hold spaces; the third field is the state, the 22nd the start.
+            fields = (
+                Path(f"/proc/{pid}/stat")
+                .read_text(encoding="utf-8", errors="replace")
+                .rpartition(")")[2]
+                .split()
+            )
+            return (
+                None if fields[0] in "ZX" else f"{_BOOT_ID.read_text(encoding='ascii').strip()}:{fields[19]}"
+            )
+        found = psutil.Process(pid)
+        return None if found.status() == psutil.STATUS_ZOMBIE else f"{found.create_time():.2f}"
+    except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+        return None
 
 
 def _reap(pid: int) -> None:

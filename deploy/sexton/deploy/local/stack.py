@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sexton.deploy import java, topics
-from sexton.deploy.local import issuer, kafka, ports, process, s3, state, valkey
+from sexton.deploy.local import interrupts, issuer, kafka, ports, process, s3, state, valkey
 from sexton.deploy.local.process import Process
 from sexton.schemas import settings as settings_module
 from sexton.schemas.errors import EnvironmentFault, UsageError
@@ -55,12 +55,18 @@ class LocalStack:
     `env` holds the `SEXTON_…` and `AWS_…` variables by which other programs use them.
     """
 
-    def __init__(self, directory: Path, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        environ: Mapping[str, str] | None = None,
+        interrupted: threading.Event | None = None,
+    ) -> None:
         self.directory = directory.expanduser().absolute()
         self._environ = dict(os.environ if environ is None else environ)
         self._state = state.load(self.directory)
         self._saving = threading.Lock()
-        self._cancelled = threading.Event()
+        self._given_up = threading.Event()
+        self._interrupted = interrupted or threading.Event()
 
     @classmethod
     def start(
@@ -76,17 +82,20 @@ class LocalStack:
 
         Parts that already run are left alone; those that died are started again on their old port and data.
         If it fails or is interrupted, what this call started is ended again. Raises EnvironmentFault with the
-        last lines of its log when a part does not come up.
+        last lines of its log when a part does not come up, KeyboardInterrupt after SIGINT, SIGTERM or SIGHUP.
         """
         chosen = parts_left_out(without)
-        with state.locked(directory.expanduser().absolute()):
-            stack = cls(directory, environ)
+        interrupted = threading.Event()
+        with state.locked(directory.expanduser().absolute()), interrupts.deferred(interrupted):
+            stack = cls(directory, environ, interrupted)
             before = dict(stack._state.processes)
             try:
                 stack._bring_up(chosen, partitions, say)
-            except BaseException:
-                stack._cancelled.set()
+                stack._check_interrupted()
+            except BaseException as error:
                 stack._end([p for n, p in stack._state.processes.items() if before.get(n) != p])
+                if interrupted.is_set():
+                    raise KeyboardInterrupt from error
                 raise
         return stack
 
@@ -191,7 +200,7 @@ class LocalStack:
         """Return when `probe` returns None; raises EnvironmentFault if the process dies or takes too long."""
         deadline = time.monotonic() + _READY_SECONDS
         while (answer := probe()) is not None:
-            self._check_cancelled()
+            self._check_interrupted()
             late = time.monotonic() > deadline
             if late or not process.alive(started):
                 why = (
@@ -210,6 +219,7 @@ class LocalStack:
         first = [part for part in ("kafka", "redis", "s3") if part not in without]
         self._together([lambda part=part: self._serve(part, say) for part in first])  # type: ignore[misc]
         if {"kafka", "topics"}.isdisjoint(without):
+            self._check_interrupted()
             self._create_topics(partitions, say)
         if {"s3", "bucket"}.isdisjoint(without):
             s3.create_bucket(self.env["SEXTON_S3_ENDPOINT_URL"], BUCKET)
@@ -244,7 +254,7 @@ class LocalStack:
         if known is None or not process.alive(known):
             begun = time.monotonic()
             command = self._command(part)
-            self._check_cancelled()
+            self._check_interrupted()
             known = self.run(part, command, self.environment)
             self.wait_ready(part, known, probe)
             say(f"{part}: ready on port {self._state.ports[part]} ({time.monotonic() - begun:.1f} s)")
@@ -268,7 +278,7 @@ class LocalStack:
         port = self._state.ports[part]
         address = f"127.0.0.1:{port}"
         probes: dict[str, Callable[[], str | None]] = {
-            "kafka": lambda: kafka.serves(address),
+            "kafka": lambda: kafka.answers({"bootstrap.servers": address}),
             "redis": lambda: valkey.answers(port),
             "s3": lambda: s3.answers(f"http://{address}"),
             "issuer": lambda: issuer.answers(f"http://{address}"),
@@ -276,24 +286,20 @@ class LocalStack:
         return probes[part]
 
     def _together(self, jobs: list[Callable[[], None]]) -> None:
-        """Run jobs side by side; when one fails, or the caller is interrupted, the others stop waiting."""
+        """Run jobs side by side and return when all are done; when one fails, the others stop waiting."""
         if not jobs:
             return
-        # Processes are started in these threads only: a Ctrl-C is raised in the main thread, so it
-        # never falls between the start of a process and the note of its pid.
         with ThreadPoolExecutor(len(jobs)) as pool:
             futures: list[Future[None]] = [pool.submit(job) for job in jobs]
-            try:
-                done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-                failures = [error for future in done if (error := future.exception()) is not None]
-                if failures:
-                    raise failures[0]
-            except BaseException:
-                self._cancelled.set()
-                raise
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            failed = [error for future in done if (error := future.exception()) is not None]
+            if failed:
+                self._given_up.set()
+        if failed:
+            raise failed[0]
 
-    def _check_cancelled(self) -> None:
-        if self._cancelled.is_set():
+    def _check_interrupted(self) -> None:
+        if self._interrupted.is_set() or self._given_up.is_set():
             raise EnvironmentFault("the start was given up")
 
     def _process(self, part: str) -> Process:

@@ -42,8 +42,7 @@ def load(directory: Path) -> State:
         if raw["version"] != _VERSION:
             raise ValueError(f"version {raw['version']}")
         processes = {
-            name: Process(int(entry["pid"]), float(entry["started"]))
-            for name, entry in raw["processes"].items()
+            name: Process(int(entry["pid"]), str(entry["start"])) for name, entry in raw["processes"].items()
         }
         return State(dict(raw["ports"]), processes, frozenset(raw["without"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -59,8 +58,7 @@ def save(directory: Path, state: State) -> None:
         "version": _VERSION,
         "ports": dict(state.ports),
         "processes": {
-            name: {"pid": process.pid, "started": process.started}
-            for name, process in state.processes.items()
+            name: {"pid": process.pid, "start": process.start} for name, process in state.processes.items()
         },
         "without": sorted(state.without),
     }

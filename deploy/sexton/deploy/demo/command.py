@@ -1,0 +1,146 @@
+"""`sexton demo`: throw-away stack, story, table, checks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from sexton.deploy import java
+from sexton.deploy.demo.checks import Result, check
+from sexton.deploy.demo.evidence import Evidence
+from sexton.deploy.demo.story import TENANTS, Story
+from sexton.deploy.local import BUCKET, LocalStack
+from sexton.schemas.errors import SextonError
+from sexton.schemas.settings import Settings
+
+__all__ = ["demo"]
+
+_PAUSE_S = 1.2  # between sentences, for a person at a terminal
+
+_EPILOG = """
+EXAMPLES
+
+  sexton demo              a story of two or three minutes
+
+  sexton demo --fast       without pauses; so it is when nobody watches
+
+  sexton demo --keep DIR   leave the folder of the stack behind, for a look at its logs
+"""
+
+
+class Teller:
+    """Tells the story on the terminal; a pause after each sentence where a person reads along."""
+
+    def __init__(self, console: Console, pause_s: float) -> None:
+        self._console = console
+        self._pause_s = pause_s
+        self._chapters = 0
+
+    def chapter(self, title: str) -> None:
+        """Start a chapter."""
+        self._chapters += 1
+        self._console.print(f"\n[bold]{self._chapters}. {title}[/bold]")
+        time.sleep(self._pause_s)
+
+    def say(self, text: str) -> None:
+        """Say one sentence."""
+        self._console.print(f"   {text}", highlight=False, markup=False)
+        time.sleep(self._pause_s)
+
+
+def demo(
+    fast: Annotated[bool, typer.Option("--fast", help="without pauses")] = False,
+    keep: Annotated[Path | None, typer.Option(help="use this folder and leave it behind")] = None,
+) -> None:
+    """See the whole chain work on a throw-away local stack; exit code 0 only if every check held."""
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    pause = 0.0 if fast or not sys.stdout.isatty() else _PAUSE_S
+    with ExitStack() as resources:
+        folder = keep or Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="sexton-demo-")))
+        results = _run(console, Teller(console, pause), folder, resources)
+    if not all(result.held for result in results):
+        raise SextonError("the demo found a promise that did not hold")
+    console.print("\n[bold green]Every check held.[/bold green] Nothing was buried alive.")
+
+
+def _run(console: Console, teller: Teller, folder: Path, resources: ExitStack) -> list[Result]:
+    console.print("Starting a throw-away stack: Kafka, Valkey, an S3 server, the issuer, Spark ...")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("SEXTON_", "AWS_"))}
+    if cache := os.environ.get("SEXTON_CACHE_DIR"):
+        environ["SEXTON_CACHE_DIR"] = cache
+    stack = LocalStack.start(folder, environ=environ)
+    resources.callback(stack.stop)
+    os.environ.update({name: value for name, value in stack.env.items() if name.startswith("AWS_")})
+    os.environ.setdefault("JAVA_HOME", str(java.find(stack.settings.cache_dir.expanduser()).home))
+    with ThreadPoolExecutor(1) as starter:
+        session = starter.submit(_open_session, stack.settings, resources)
+        story = Story(stack.settings, BUCKET, lambda: _reap(stack.settings, session.result()), teller)
+        story.play()
+    evidence = story.evidence()
+    results = check(evidence, story.expected())
+    _show(console, evidence, results)
+    return results
+
+
+def _open_session(settings: Settings, resources: ExitStack) -> Any:
+    from sexton.streaming_jobs.spark import open_session
+
+    session = open_session(settings, "sexton-demo")
+    resources.callback(session.stop)
+    return session
+
+
+def _reap(settings: Settings, session: Any) -> None:
+    from sexton.streaming_jobs.reaper.job import Reaper
+    from sexton.streaming_jobs.reaper.stop import StopFlag
+
+    Reaper(settings, session, StopFlag(settings.reaper_grace_s, lambda: None), once=True).run()
+
+
+def _show(console: Console, evidence: Evidence, results: list[Result]) -> None:
+    objects = Table(title="What lived and what died", title_justify="left")
+    for column in ("object", "now", "outcome of the intent that named it"):
+        objects.add_column(column, overflow="fold")
+    words = {
+        key: f"{outcome.outcome} ({outcome.verdict.reason}, log offset {outcome.verdict.log_offset})"
+        for outcome in evidence.outcomes
+        for intent in evidence.intents
+        if intent.intent_id == outcome.intent_id
+        for phase in getattr(intent.action, "phases", ())
+        for key in phase
+    }
+    for key in sorted(evidence.written):
+        alive = key in evidence.left
+        objects.add_row(
+            _short(key), "[green]lives[/green]" if alive else "[red]gone[/red]", words.get(key, "-")
+        )
+    console.print()
+    console.print(objects)
+    checks = Table(title="Checks against bucket and topics", title_justify="left")
+    checks.add_column("promise")
+    checks.add_column("held")
+    for result in results:
+        checks.add_row(result.promise, "[green]yes[/green]" if result.held else "[red]NO[/red]")
+        for fault in result.faults:
+            checks.add_row(f"  {fault}", "")
+    console.print(checks)
+
+
+def _short(key: str) -> str:
+    """Shorten ids and key ranges, not the parts that tell objects apart."""
+    _, tenant_id, _, _, name = key.split("/")
+    tenant = next((name for name, known in TENANTS.items() if known == tenant_id), tenant_id)
+    return f"{tenant}/.../{name.partition('__')[2] or name}"
+
+
+demo.__doc__ = (demo.__doc__ or "") + _EPILOG

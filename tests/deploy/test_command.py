@@ -1,0 +1,131 @@
+"""The `sexton` command itself: help, errors, exit codes, settings."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sexton.deploy.main import NOUNS, Noun, run
+from sexton.schemas.errors import LogBroken
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+class TestErrors:
+    def test_an_unknown_noun_suggests_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """A misspelt noun is wrong usage, told with the nearest one."""
+        assert run(["topic"]) == 2
+
+        assert (
+            capsys.readouterr().err == "error: unknown noun: topic\n\nhint: did you mean `sexton topics`?\n"
+        )
+
+    @pytest.mark.parametrize("arguments", [["topics", "chek"], ["config", "show", "--nope"], ["local"], []])
+    def test_wrong_usage_exits_2(self, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        """Unknown verbs, unknown flags and a missing verb exit 2 and print nothing on stdout but help."""
+        assert run(arguments) == 2
+
+    @pytest.mark.parametrize(
+        ("error", "code", "told"),
+        [
+            (
+                LogBroken("the log has a gap: 17", hint="restore it"),
+                1,
+                "error: the log has a gap: 17\n\nhint: restore it\n",
+            ),
+            (KeyboardInterrupt(), 130, ""),
+            (ZeroDivisionError("x"), 2, "error: internal error: ZeroDivisionError: x"),
+        ],
+    )
+    def test_each_kind_of_error_has_its_code(
+        self,
+        error: BaseException,
+        code: int,
+        told: str,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        """Errors of a verb are told on stderr in one form, and no traceback is shown."""
+
+        def explode(**_: object) -> None:
+            raise error
+
+        monkeypatch.setattr("sexton.deploy.main._load", lambda noun: explode)
+
+        assert run(["topics", "check"]) == code
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err.startswith(told)
+        assert "Traceback" not in shown.err
+
+    def test_a_missing_package_names_the_extra(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A noun whose packages are not installed prints the line that installs them, and exits 2."""
+        broken = Noun("broken", "no_such_package:app", "streaming", "")
+        monkeypatch.setattr("sexton.deploy.main.NOUNS", (broken,))
+
+        assert run(["broken"]) == 2
+        assert 'hint: pip install "sexton[streaming]"' in capsys.readouterr().err
+
+
+class TestHelp:
+    def test_help_imports_nothing_heavy(self) -> None:
+        """`sexton --help` starts at once: none of the nouns' code is imported."""
+        code = (
+            "import sys; from sexton.deploy.main import run; run(['--help']);"
+            "heavy = {'typer', 'pyspark', 'redis', 'boto3', 'pydantic', 'confluent_kafka'};"
+            "print(sorted(heavy & sys.modules.keys()))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+        assert done.stdout.splitlines()[-1] == "[]"
+        assert all(f"  {noun.name} " in done.stdout for noun in NOUNS)
+
+    @pytest.mark.parametrize(
+        "command", ["local up", "local down", "local status", "topics create", "topics check"]
+    )
+    def test_every_verb_ends_with_examples(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+        """The help of a verb ends with examples of it."""
+        assert run([*command.split(), "--help"]) == 0
+
+        examples = capsys.readouterr().out.partition("Examples:")[2]
+        assert f"sexton {command}" in examples
+
+    def test_help_works_with_wrong_settings(self, cli: Cli) -> None:
+        """Help does not need valid settings: it may be what is asked for because of them."""
+        assert cli("topics", "--help", env={"SEXTON_NOPE": "1"}).returncode == 0
+
+
+class TestConfigShow:
+    def test_sources_are_named_and_secrets_masked(self, cli: Cli, tmp_path: Path) -> None:
+        """Each value comes with its source, and passwords are shown nowhere."""
+        file = tmp_path / "sexton.toml"
+        file.write_text('topic_prefix = "from-file."\nlog_level = "WARNING"\n')
+        env = {
+            "SEXTON_CONFIG": str(file),
+            "SEXTON_LOG_LEVEL": "ERROR",
+            "SEXTON_REDIS_URL": "redis://user:hunter2@127.0.0.1:6379/0",
+            "SEXTON_KAFKA_EXTRA": '{"sasl.password": "hunter2", "client.id": "me"}',
+        }
+        text = cli("config", "show", env=env)
+        rows = json.loads(cli("config", "show", "--format", "json", env=env).stdout)
+
+        found = {row["variable"]: (row["value"], row["source"]) for row in rows}
+        assert found["SEXTON_TOPIC_PREFIX"] == ("from-file.", f"file {file}")
+        assert found["SEXTON_LOG_LEVEL"] == ("ERROR", "environment")
+        assert found["SEXTON_S3_REGION"] == ("us-east-1", "default")
+        assert "hunter2" not in text.stdout + json.dumps(rows)
+        assert "user:********@127.0.0.1" in text.stdout
+
+    def test_an_unknown_setting_is_an_error(self, cli: Cli) -> None:
+        """A misspelt safety setting is never ignored."""
+        done = cli("config", "show", env={"SEXTON_ALOW": '["bucket/prefix"]'})
+
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "unknown environment variable: SEXTON_ALOW" in done.stderr

@@ -1,0 +1,130 @@
+"""The demo: its story on real parts, and each of its checks against a planted violation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.conftest import Cli
+from tests.support.chain import Chain
+
+from sexton.deploy.demo import command
+from sexton.deploy.demo.checks import CHECKS, Result, check
+from sexton.deploy.demo.story import GARBAGE, Story
+from sexton.schemas import events
+from sexton.schemas.errors import SextonError
+from sexton.storage import ObjectStore, StoreSettings, open_deleter
+
+pytestmark = [pytest.mark.real, pytest.mark.spark]
+
+
+class Silent:
+    """A narrator for nobody."""
+
+    def chapter(self, title: str) -> None:
+        """Say nothing."""
+
+    def say(self, text: str) -> None:
+        """Say nothing."""
+
+
+def broken(story: Story) -> set[str]:
+    """The promises that do not hold as things are now."""
+    results = check(story.evidence(), story.expected())
+    return {result.promise for result in results if not result.held}
+
+
+def promise(start: str) -> str:
+    """The promise that starts like this."""
+    (found,) = [promise for promise in CHECKS if promise.startswith(start)]
+    return found
+
+
+class Planter:
+    """Plants one violation at a time on real parts, and takes it back where that can be done."""
+
+    def __init__(self, chain: Chain, store: ObjectStore, story: Story) -> None:
+        self.chain, self.store, self.story = chain, store, story
+
+    def keys_of(self, chapter: str) -> list[str]:
+        """Keys that an intent of a chapter has named."""
+        ids = getattr(self.story.expected(), chapter)
+        return [
+            key
+            for intent in self.story.evidence().intents
+            if intent.intent_id in ids and isinstance(intent.action, events.DeleteObjects)
+            for key in intent.action.phases[0]
+        ]
+
+    @contextmanager
+    def resurrected(self, key: str) -> Iterator[None]:
+        """An object that was deleted is there again."""
+        self.store.put(self.chain.bucket, key, b"again")
+        yield
+        self.vanish(key)
+
+    @contextmanager
+    def buried(self, key: str) -> Iterator[None]:
+        """An object is gone that should be there."""
+        body = self.store.get(self.chain.bucket, key)
+        self.vanish(key)
+        yield
+        self.store.put(self.chain.bucket, key, body)
+
+    def vanish(self, key: str) -> None:
+        """Delete behind the back of everything."""
+        open_deleter(StoreSettings.of(self.chain.settings)).delete(self.chain.bucket, [key])
+
+
+def test_demo_story_holds_and_each_check_can_fail(chain: Chain, store: ObjectStore) -> None:
+    """Every check holds after the story, and a violation planted for it on real parts makes it fail."""
+
+    def reap() -> None:
+        chain.reap()
+
+    story = Story(chain.settings, chain.bucket, reap, Silent())
+    story.play()
+    assert broken(story) == set()
+    planter = Planter(chain, store, story)
+
+    with planter.resurrected(planter.keys_of("compaction")[0]):
+        assert promise("what the compaction") in broken(story)
+        assert promise("I7") in broken(story)
+    with planter.resurrected(planter.keys_of("before_move")[0]):
+        assert promise("what node A asked for before") in broken(story)
+    with planter.buried(planter.keys_of("after_move")[0]):
+        assert {promise("what stale node A"), promise("I1"), promise("I7")} <= broken(story)
+    with planter.buried(story.layers["c0ffee5ad1024b8e9f7a6b5c4d3e2f10"][0]):
+        assert broken(story) == {promise("I1"), promise("I7")}
+    assert broken(story) == set()
+
+    story.granted.append(story.granted[-1])
+    assert broken(story) == {promise("I3")}
+    story.granted.pop()
+    chain.emit(chain.intent("t", 1, ["forgotten"]))
+    assert broken(story) == {promise("I2")}
+    chain.reap()
+    assert broken(story) == set()
+    chain.produce(GARBAGE)
+    chain.reap()
+    assert broken(story) == {promise("garbage")}
+
+
+def test_demo_fails_when_a_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A promise that did not hold ends the demo with exit code 1."""
+    monkeypatch.setattr(command, "_run", lambda *_: [Result("a", ()), Result("b", ("fault",))])
+
+    with pytest.raises(SextonError) as caught:
+        command.demo(fast=True)
+
+    assert caught.value.exit_code == 1
+
+
+def test_demo_command_runs_from_nothing(cli: Cli) -> None:
+    """`sexton demo` starts its own stack, tells the story and exits with 0."""
+    done = cli("demo", timeout=240)
+
+    assert done.returncode == 0, done.stderr
+    assert "Every check held" in done.stdout
+    assert all(promise in done.stdout for promise in CHECKS)

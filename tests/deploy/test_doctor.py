@@ -1,0 +1,57 @@
+"""`sexton doctor` on an installation that works, and on one whose parts are away."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from sexton.deploy.local import Installation
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.mark.real
+def test_everything_is_well(installation: Installation, cli: Cli) -> None:
+    """All probes hold on a fresh installation, and the bucket is as empty as before."""
+    done = cli("doctor", "--bucket", installation.bucket, "--format", "json")
+
+    findings = {row["probe"]: row["ok"] for row in json.loads(done.stdout)}
+    assert done.returncode == 0, done.stdout
+    assert set(findings) == {
+        "java", "jars", "kafka", "topics", "issuer", "redis", f"store {installation.bucket}",
+    }  # fmt: skip
+
+
+@pytest.mark.real
+def test_what_is_away_is_named_with_a_hint(installation: Installation, cli: Cli) -> None:
+    """A dead issuer and a missing bucket: exit 75, those rows fail with a hint, the others hold."""
+    installation.kill_issuer()
+
+    done = cli("doctor", "--bucket", "no-such-bucket", "--format", "json")
+
+    failed = {row["probe"]: row for row in json.loads(done.stdout) if not row["ok"]}
+    assert done.returncode == 75
+    assert set(failed) == {"issuer", "redis", "store no-such-bucket"}
+    assert "SEXTON_ISSUER_URL" in failed["issuer"]["hint"]
+
+
+def test_nothing_is_there(cli: Cli) -> None:
+    """Without any server every probe of one fails, each for itself, and the table still comes."""
+    nowhere = {
+        "SEXTON_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "SEXTON_ISSUER_URL": "http://127.0.0.1:1",
+        "SEXTON_S3_ENDPOINT_URL": "http://127.0.0.1:1",
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+    }
+    done = cli("doctor", env=nowhere)
+
+    states = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()[1:]}
+    assert done.returncode == 75
+    assert states == {
+        "java": "ok", "jars": "ok", "kafka": "fail", "topics": "fail",
+        "issuer": "fail", "redis": "fail", "store": "fail",
+    }  # fmt: skip

@@ -1,0 +1,89 @@
+"""The cached jars: whole or fetched again."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sexton.deploy import jars
+from sexton.schemas import settings
+from sexton.schemas.errors import EnvironmentFault
+
+CACHE = settings.load().cache_dir.expanduser()
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A cache of its own that holds the connector's jars."""
+    shutil.copytree(jars.fetch(jars.CONNECTOR, CACHE), tmp_path / jars.CONNECTOR.folder)
+    return tmp_path
+
+
+def test_a_whole_cache_is_used_as_it_is(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is fetched when every jar is there with its size."""
+    monkeypatch.setattr(jars, "_download", None)
+
+    assert [path.parent.parent for path in jars.spark_jars(cache)] == [cache] * 4
+
+
+@pytest.mark.parametrize("damage", ["cut short", "removed"])
+def test_a_damaged_cache_is_noticed(cache: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A jar that was cut short or removed is named, and the set is swapped for a whole one."""
+    victim = next((cache / jars.CONNECTOR.folder).glob("kafka-clients-*.jar"))
+    if damage == "removed":
+        victim.unlink()
+    else:
+        victim.write_bytes(victim.read_bytes()[:-1])
+
+    def download(_: jars.JarSet, __: Path, directory: Path) -> Path:
+        return Path(shutil.copytree(CACHE / jars.CONNECTOR.folder, directory / "lib"))
+
+    assert [str(victim) in problem for problem in jars.missing(jars.CONNECTOR, cache)] == [True]
+    monkeypatch.setattr(jars, "_download", download)
+    jars.spark_jars(cache)
+    assert jars.missing(jars.CONNECTOR, cache) == []
+
+
+def test_another_jar_than_the_locked_one_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A download whose bytes differ is not put into the cache, and the old set stays."""
+    folder = cache / jars.CONNECTOR.folder
+    victim = next(folder.glob("commons-pool2-*.jar"))
+    victim.unlink()
+
+    def download(_: jars.JarSet, __: Path, directory: Path) -> Path:
+        copied = Path(shutil.copytree(CACHE / jars.CONNECTOR.folder, directory / "lib"))
+        (copied / victim.name).write_bytes(b"something else")
+        return copied
+
+    monkeypatch.setattr(jars, "_download", download)
+    with pytest.raises(EnvironmentFault, match="not the one that was locked"):
+        jars.fetch(jars.CONNECTOR, cache)
+
+    assert not victim.exists()
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_a_failed_fetch_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cause is told, not Ivy's last word that some module was not found; nothing stays behind."""
+    output = (
+        "\tmodule not found: org.apache.kafka#kafka_2.13;4.3.1\n"
+        "Server access error at url x (javax.net.ssl.SSLHandshakeException: PKIX path building failed)\n"
+    )
+    assert "PKIX path building failed" in jars._cause(output)
+
+    java = tmp_path / "home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        "#!/bin/sh\n[ $1 = -XshowSettings:properties ] &&"
+        " echo 'java.home = /x\njava.specification.version = 17' && exit\n"
+        "echo 'java.net.UnknownHostException: repository'; exit 1\n"
+    )
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(java.parent.parent))
+
+    with pytest.raises(EnvironmentFault, match="UnknownHostException"):
+        jars.fetch(jars.CONNECTOR, tmp_path / "cache")
+
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [f".{jars.CONNECTOR.folder}.lock"]

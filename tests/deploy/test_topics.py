@@ -1,0 +1,163 @@
+"""`sexton topics` against a real broker, and the comparison as a pure rule."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewTopic
+
+from sexton.deploy.local import LocalStack
+from sexton.deploy.topics import check_topics, create_topics, delete_topics
+from sexton.schemas import settings as settings_module
+from sexton.schemas.settings import Settings
+from sexton.schemas.topics import TOPICS, TopicFound, compare, config_for, durability_for
+
+_numbers = itertools.count(1)
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+INTENTS = next(need for need in TOPICS if need.name == "intents")
+GENERATIONS = next(need for need in TOPICS if need.name == "generations")
+
+
+@pytest.fixture
+def empty(stack: LocalStack) -> Iterator[Settings]:
+    """Settings with a prefix under which no topic exists."""
+    settings = settings_module.load({**stack.env, "SEXTON_TOPIC_PREFIX": f"topics-{next(_numbers)}."})
+    yield settings
+    delete_topics(settings)
+
+
+@pytest.fixture
+def admin(stack: LocalStack) -> AdminClient:
+    """An admin client of the stack's broker."""
+    return AdminClient({"bootstrap.servers": stack.env["SEXTON_KAFKA_BOOTSTRAP_SERVERS"]})
+
+
+def _set(admin: AdminClient, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(timeout=20)
+
+
+@pytest.mark.real
+class TestOnARealBroker:
+    def test_created_topics_are_as_needed(self, empty: Settings) -> None:
+        """What `create` makes, `check` finds right: on one broker it only warns of the missing copies."""
+        created = create_topics(empty, partitions=2)
+
+        problems = check_topics(empty)
+        assert sorted(created) == sorted(empty.topic(need.name) for need in TOPICS)
+        assert [problem for problem in problems if problem.fatal] == []
+        assert {(p.setting, p.found) for p in problems} == {("replication factor", "1")}
+
+    def test_creating_again_changes_nothing(self, empty: Settings) -> None:
+        """A second `create` creates nothing and is no error."""
+        create_topics(empty, partitions=2)
+
+        assert create_topics(empty, partitions=2) == []
+
+    def test_every_topic_is_missing_at_first(self, empty: Settings) -> None:
+        """Absent topics are fatal problems, one each."""
+        problems = check_topics(empty)
+
+        assert {(p.topic, p.setting, p.found) for p in problems} == {
+            (empty.topic(need.name), "topic", "absent") for need in TOPICS
+        }
+
+    def test_wrong_settings_are_reported(self, empty: Settings, admin: AdminClient, cli: Cli) -> None:
+        """A compacted log and an intents topic with the producer's timestamps: exit 1, each is named."""
+        create_topics(empty, partitions=2)
+        _set(admin, empty.topic("generations"), "cleanup.policy", "compact")
+        _set(admin, empty.topic("intents"), "message.timestamp.type", "CreateTime")
+        _set(admin, empty.topic("intents"), "unclean.leader.election.enable", "true")
+
+        done = cli("topics", "check", "--format", "json", env=_env(empty))
+
+        errors = {
+            (row["topic"], row["setting"], row["found"], row["needed"])
+            for row in json.loads(done.stdout)
+            if row["severity"] == "error"
+        }
+        assert done.returncode == 1
+        assert errors == {
+            (empty.topic("generations"), "cleanup.policy", "compact", "delete"),
+            (empty.topic("intents"), "message.timestamp.type", "CreateTime", "LogAppendTime"),
+            (empty.topic("intents"), "unclean.leader.election.enable", "true", "false"),
+        }
+
+    def test_a_log_of_two_partitions_is_reported(self, empty: Settings, admin: AdminClient) -> None:
+        """The generations log has no order over two partitions, however its settings are."""
+        name = empty.topic("generations")
+        topic = NewTopic(name, num_partitions=2, replication_factor=1, config=config_for(GENERATIONS, 1))
+        admin.create_topics([topic])[name].result(timeout=20)
+        create_topics(empty)
+
+        found = {(p.topic, p.setting, p.found, p.needed) for p in check_topics(empty) if p.fatal}
+        assert found == {(name, "partitions", "2", "1")}
+
+    def test_the_command_creates_and_starts_the_log(self, empty: Settings, cli: Cli) -> None:
+        """`topics create` prints the new topics alone on stdout, and again it prints none."""
+        first = cli("topics", "create", "--partitions", "2", env=_env(empty))
+        second = cli("topics", "create", env=_env(empty))
+
+        assert first.returncode == 0, first.stderr
+        assert sorted(first.stdout.split()) == sorted(empty.topic(need.name) for need in TOPICS)
+        assert (second.returncode, second.stdout) == (0, "")
+
+    def test_no_broker(self, cli: Cli) -> None:
+        """An unreachable broker is an environment fault."""
+        done = cli("topics", "check", env={"SEXTON_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"})
+
+        assert done.returncode == 75
+        assert "the brokers do not answer" in done.stderr
+
+
+class TestTheRule:
+    @staticmethod
+    def _problems(brokers: int, replicas: int, **changes: str) -> set[tuple[str, str, bool]]:
+        config = {**config_for(INTENTS, durability_for(brokers)[1]), **changes}
+        found = TopicFound(partitions=5, replicas=replicas, config=config)
+        return {(p.setting, p.found, p.fatal) for p in compare("t", INTENTS, found, brokers)}
+
+    def test_three_brokers_need_three_copies(self) -> None:
+        """From three brokers on, fewer than three copies or two in sync are fatal for the intents."""
+        assert self._problems(3, 3) == set()
+        assert self._problems(3, 2) == {("replication factor", "2", True)}
+        assert self._problems(3, 3, **{"min.insync.replicas": "1"}) == {("min.insync.replicas", "1", True)}
+
+    def test_more_than_needed_is_fine(self) -> None:
+        """Longer retention, larger messages and more copies in sync are no problem; shorter ones are."""
+        longer = {"retention.ms": "-1", "max.message.bytes": "9000000", "min.insync.replicas": "3"}
+        assert self._problems(3, 4, **longer) == set()
+        assert self._problems(3, 3, **{"retention.ms": "1000"}) == {("retention.ms", "1000", True)}
+
+    def test_a_limited_log_is_a_problem(self) -> None:
+        """Where no limit is needed, any number is too small."""
+        config = {**config_for(GENERATIONS, 2), "retention.ms": "999999999999"}
+        found = TopicFound(partitions=1, replicas=3, config=config)
+
+        assert [p.needed for p in compare("t", GENERATIONS, found, 3)] == ["-1 (no limit)"]
+
+    def test_an_unknown_value_is_a_problem(self) -> None:
+        """A setting that the broker does not tell has not been found right."""
+        found = TopicFound(partitions=1, replicas=3, config={})
+
+        assert {p.setting for p in compare("t", GENERATIONS, found, 3)} == set(config_for(GENERATIONS, 2))
+
+
+def _env(settings: Settings) -> dict[str, str]:
+    return {
+        "SEXTON_KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap_servers,
+        "SEXTON_TOPIC_PREFIX": settings.topic_prefix,
+    }
