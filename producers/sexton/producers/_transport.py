@@ -9,7 +9,7 @@ import ctypes
 import functools
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from sexton.schemas.settings import Settings
 
 __all__ = ["Delivered", "KafkaTransport", "Record", "Report", "Transport", "kafka_config"]
 
+_OnDelivery = Callable[[KafkaError | None, Any], None]
 _log = logging.getLogger(__name__)
 _SLICE = 0.1  # longest single wait inside the C library, so that Ctrl-C is heard
 _PURGE = 0.3  # of the time to close: what is kept for purging and reading the last reports
@@ -91,6 +92,7 @@ def kafka_config(settings: Settings, limits: Limits) -> dict[str, Any]:
             )
         if name in _REQUIRED and str(value).lower() not in _REQUIRED[name]:
             raise InvalidSettings(f"SEXTON_KAFKA_EXTRA: {name} must be {_REQUIRED[name][0]}: {value}")
+    queue = int(settings.kafka_extra.get("queue.buffering.max.messages", limits.queue_messages))
     return settings.kafka(
         **{
             "client.id": "sexton-sdk",
@@ -98,6 +100,7 @@ def kafka_config(settings: Settings, limits: Limits) -> dict[str, Any]:
             "enable.idempotence": True,
             "partitioner": "murmur2",
             "linger.ms": limits.linger * 1000,
+            "batch.num.messages": min(10_000, queue),  # a full queue does not linger
             "compression.type": "lz4",
             "message.max.bytes": limits.message_bytes,
             "message.timeout.ms": int(limits.delivery_timeout * 1000),
@@ -116,6 +119,8 @@ class KafkaTransport:
         self._fatal: str | None = None
         self._opening = threading.Lock()
         self._stop = threading.Event()
+        self._room = threading.Condition()
+        self._waiting = 0
         self._thread: threading.Thread | None = None
         self._producer: Producer | None = None
         self._open()
@@ -124,23 +129,10 @@ class KafkaTransport:
         """Queue a record, waiting for room until the deadline."""
         producer = self._producer or self._open()
         on_delivery = functools.partial(_report, report)
-        while True:
-            self._check()
-            try:
-                producer.produce(
-                    record.topic,
-                    record.value,
-                    record.key,
-                    headers=record.headers,
-                    on_delivery=on_delivery,
-                )
-                return
-            except BufferError:
-                if deadline.passed:
-                    raise
-                producer.poll(min(_SLICE, deadline.left()))
-            except KafkaException as error:
-                raise ProducerFailed(f"the kafka client takes no record: {error.args[0].str()}") from error
+        try:
+            self._produce(producer, record, on_delivery)
+        except BufferError:
+            self._wait_for_room(producer, record, on_delivery, deadline)
 
     def flush(self, deadline: Deadline) -> None:
         """Wait until every record was reported on, or the deadline."""
@@ -176,6 +168,45 @@ class KafkaTransport:
         self._producer = self._thread = self._fatal = None
         self._opening = threading.Lock()
         self._stop = threading.Event()
+        self._room = threading.Condition()
+        self._waiting = 0
+
+    def _produce(self, producer: Producer, record: Record, on_delivery: _OnDelivery) -> None:
+        self._check()
+        try:
+            producer.produce(
+                record.topic, record.value, record.key, headers=record.headers, on_delivery=on_delivery
+            )
+        except KafkaException as error:
+            raise ProducerFailed(f"the kafka client takes no record: {error.args[0].str()}") from error
+
+    def _wait_for_room(
+        self, producer: Producer, record: Record, on_delivery: _OnDelivery, deadline: Deadline
+    ) -> None:
+        mine = threading.current_thread() is self._thread  # a future's callback that emits
+        with self._room:
+            self._waiting += 1
+            try:
+                while True:
+                    try:
+                        self._produce(producer, record, on_delivery)
+                        return
+                    except BufferError:
+                        if deadline.passed:
+                            raise
+                    if mine:
+                        producer.poll(min(_SLICE, deadline.left()))
+                    else:
+                        self._room.wait(min(_SLICE, deadline.left()))
+            finally:
+                self._waiting -= 1
+
+    def _serve(self, producer: Producer, stop: threading.Event) -> None:
+        while not stop.is_set():
+            # Only after poll has returned are the slots of the reported records free again.
+            if producer.poll(_SLICE) and self._waiting:
+                with self._room:
+                    self._room.notify_all()
 
     def _open(self) -> Producer:
         with self._opening:
@@ -186,9 +217,9 @@ class KafkaTransport:
                     self._producer = Producer(config)
                 except (KafkaException, ValueError, TypeError) as error:
                     raise InvalidSettings(f"the kafka client refuses its settings: {error}") from error
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._producer, self._stop), name="sexton-deliveries", daemon=True
-                )
+                serve = (self._producer, self._stop)
+                self._thread = threading.Thread(target=self._serve, args=serve, daemon=True)
+                self._thread.name = "sexton-deliveries"
                 self._thread.start()
             return self._producer
 
@@ -211,11 +242,6 @@ class _Quiet:
 
     def log(self, level: int, message: str, *args: object) -> None:
         _log.debug(message, *args)
-
-
-def _serve(producer: Producer, stop: threading.Event) -> None:
-    while not stop.is_set():
-        producer.poll(_SLICE)
 
 
 def _report(report: Report, error: KafkaError | None, message: Any) -> None:

@@ -1,0 +1,206 @@
+"""The transport against librdkafka's mock cluster."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import KafkaError
+
+from sexton.consumers.topics import read
+from sexton.producers import DeliveryFailed, DeliveryPending, InvalidSettings, Limits, ProducerFailed, Sexton
+from sexton.producers.testing import FakeIssuer
+from sexton.schemas.events import DeletionIntent
+from sexton.schemas.settings import load
+
+Connect = Callable[..., Sexton]
+Arrived = Callable[[], list[DeletionIntent]]
+NOBODY = "127.0.0.1:1"
+
+
+def test_a_receipt_says_where_the_intent_stands(connect: Connect, arrived: Arrived) -> None:
+    """Waiting returns the position of each intent once Kafka has acknowledged it."""
+    receipt = connect().attach("t").delete("bucket", ["a"])
+    (where,) = receipt.wait(10).values()
+
+    assert where.offset == 0
+    assert [intent.intent_id for intent in arrived()] == list(receipt.intent_ids)
+
+
+def test_a_record_tells_what_it_is_without_a_decoder(connect: Connect, kafka: str) -> None:
+    """The key is the tenant in UTF-8, the headers carry kind, intent id and tenant."""
+    receipt = connect().attach("tenant ☃").delete("bucket", ["a"])
+    receipt.wait(10)
+    (record,) = read(load({"SEXTON_KAFKA_BOOTSTRAP_SERVERS": kafka}), "intents")
+
+    assert record.key == "tenant ☃".encode()
+    assert record.header("sexton-type") == "DeletionIntent"
+    assert record.header("intent-id") == receipt.intent_ids[0]
+    assert record.header("tenant") == "tenant ☃"
+
+
+def test_a_tenants_intents_go_to_javas_partition(connect: Connect, kafka: str) -> None:
+    """The partition is that of the Java client's murmur2, so that all writers agree."""
+    sexton = connect()
+    for name in ("a", "tenant-42", "é"):
+        (where,) = sexton.attach(name).delete("bucket", ["k"]).wait(10).values()
+
+        assert where.partition == (_murmur2(name.encode()) & 0x7FFFFFFF) % 4
+
+
+def test_f_7_close_with_an_unreachable_broker_is_in_time(connect: Connect) -> None:
+    """F-7: `close(2)` returns within 3 s with the ids of what was not delivered."""
+    sexton = connect(kafka_bootstrap_servers=NOBODY)
+    tenant = sexton.attach("t")
+    receipts = [tenant.delete("bucket", [f"k{i}"]) for i in range(1_000)]
+    began = time.monotonic()
+    undelivered = sexton.close(2)
+
+    assert time.monotonic() - began < 3
+    assert undelivered == tuple(i for receipt in receipts for i in receipt.intent_ids)
+    with pytest.raises(DeliveryFailed):
+        receipts[0].wait(0)
+
+
+def test_f_7_a_small_queue_pushes_back_and_loses_nothing(connect: Connect, arrived: Arrived) -> None:
+    """F-7: a queue of 3 and 10,000 emits: each waits for room, all arrive, in order."""
+    sexton = connect(limits=Limits(queue_messages=3, linger=0))
+    tenant = sexton.attach("t")
+    receipts = [tenant.delete("bucket", [f"k{i}"]) for i in range(10_000)]
+    for receipt in receipts:
+        receipt.wait(30)
+
+    assert [i.intent_id for i in arrived()] == [i for receipt in receipts for i in receipt.intent_ids]
+
+
+@pytest.mark.parametrize("sent_before", [False, True])
+def test_f_7_a_forked_child_emits_exactly_its_own(
+    connect: Connect, arrived: Arrived, sent_before: bool
+) -> None:
+    """F-7: after a fork parent and child each deliver what they emitted, once."""
+    sexton = connect(limits=Limits(linger=0.2))
+    tenant = sexton.attach("t")
+    if sent_before:  # still queued in the parent at the moment of the fork
+        tenant.delete("bucket", ["before"])
+    child = _fork(lambda: _child(sexton, "child"))
+    ours = tenant.delete("bucket", ["parent"])
+    ours.wait(10)
+    assert _exit_code(child) == 0
+    sexton.flush(10)
+    keys = sorted(key for intent in arrived() for phase in intent.action.phases for key in phase)  # type: ignore[union-attr]
+
+    assert keys == sorted(["child", "parent", *(["before"] if sent_before else [])])
+
+
+def test_f_7_a_forked_child_may_go_without_closing(connect: Connect, arrived: Arrived) -> None:
+    """F-7: a child that never emits ends cleanly, and takes nothing of the parent's with it."""
+    sexton = connect(limits=Limits(linger=0.2))
+    receipt = sexton.attach("t").delete("bucket", ["parent"])
+    child = _fork(lambda: None)
+
+    assert _exit_code(child) == 0
+    receipt.wait(10)
+    assert len(arrived()) == 1
+
+
+def test_a_wait_ends_at_its_deadline(connect: Connect) -> None:
+    """A receipt whose intents are on their way says so, with their ids."""
+    receipt = connect(kafka_bootstrap_servers=NOBODY).attach("t").delete("bucket", ["k"])
+    with pytest.raises(DeliveryPending) as caught:
+        receipt.wait(0.05)
+
+    assert caught.value.intent_ids == receipt.intent_ids
+
+
+def test_a_delivery_that_takes_too_long_fails_with_its_id(connect: Connect) -> None:
+    """Kafka away for longer than the delivery timeout is a typed failure of each intent."""
+    sexton = connect(kafka_bootstrap_servers=NOBODY, limits=Limits(delivery_timeout=0.2))
+    receipt = sexton.attach("t").delete("bucket", ["k"])
+    with pytest.raises(DeliveryFailed, match="timed out") as caught:
+        receipt.wait(10)
+
+    assert caught.value.intent_ids == receipt.intent_ids
+    assert sexton.close(1) == receipt.intent_ids
+
+
+def test_a_fatal_error_of_the_client_is_typed(connect: Connect) -> None:
+    """After a fatal error every call says that a new connection is needed."""
+    sexton = connect()
+    tenant = sexton.attach("t")
+    fatal = KafkaError(KafkaError._FATAL, "epoch was fenced", fatal=True)
+    sexton._emitter._transport._on_error(fatal)  # type: ignore[attr-defined]
+    with pytest.raises(ProducerFailed, match="fenced"):
+        tenant.delete("bucket", ["k"])
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"acks": "1"},
+        {"enable.idempotence": "false"},
+        {"partitioner": "random"},
+        {"transactional.id": "x"},
+        {"no.such.property": "1"},
+    ],
+)
+def test_settings_that_would_lose_intents_are_refused(extra: dict[str, str]) -> None:
+    """What makes an acknowledgement untrue, or puts an intent into a transaction, is refused at once."""
+    with pytest.raises(InvalidSettings):
+        Sexton.connect(node="n", issuer=FakeIssuer(), kafka_extra=extra)
+
+
+def test_a_misspelt_setting_is_refused() -> None:
+    """An override that is no setting is an error, also on top of given settings."""
+    for settings in (None, load({})):
+        with pytest.raises(InvalidSettings):
+            Sexton.connect(node="n", settings=settings, kafka_bootstrap="x")
+
+
+def test_overrides_stand_on_given_settings(kafka: str) -> None:
+    """A single override leaves the other given settings as they are."""
+    settings = load({"SEXTON_TOPIC_PREFIX": "mine.", "SEXTON_REDIS_URL": "redis://:secret@h/0"})
+    sexton = Sexton.connect(node="n", settings=settings, issuer=FakeIssuer(), kafka_bootstrap_servers=kafka)
+    sexton.attach("t").delete("bucket", ["k"]).wait(10)
+    sexton.close(1)
+
+    seen = settings.model_copy(update={"kafka_bootstrap_servers": kafka})
+    assert len(list(read(seen, "intents", timeout=5))) == 1
+
+
+def _fork(work: Callable[[], object]) -> int:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+def _child(sexton: Sexton, key: str) -> None:
+    receipt = sexton.attach("t2").delete("bucket", [key])
+    receipt.wait(10)
+    assert sexton.statistics().emitted == 1
+    assert sexton.close(2) == ()
+
+
+def _exit_code(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _murmur2(data: bytes) -> int:
+    """Return Kafka's hash of a key as its Java client computes it."""
+    mask, m = 0xFFFFFFFF, 0x5BD1E995
+    h = (0x9747B28C ^ len(data)) & mask
+    for at in range(0, len(data) // 4 * 4, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * m & mask
+        h = (h * m & mask) ^ ((k ^ k >> 24) * m & mask)
+    rest = data[len(data) // 4 * 4 :]
+    if rest:
+        h = (h ^ int.from_bytes(rest, "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15

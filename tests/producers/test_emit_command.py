@@ -1,0 +1,116 @@
+"""`sexton intents emit`, run in this process against a mock broker."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sexton.deploy.main import run
+from sexton.schemas.events import DeletionIntent
+
+Arrived = Callable[[], list[DeletionIntent]]
+GOOD: dict[str, Any] = {
+    "tenant": "t",
+    "guards": [{"GenerationGuard": {"tenant": "t", "generation": 8}}],
+    "action": {"DeleteObjects": {"bucket": "bucket", "phases": [["k-00000008"]]}},
+}
+
+
+@pytest.fixture(autouse=True)
+def _environment(kafka: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEXTON_KAFKA_BOOTSTRAP_SERVERS", kafka)
+
+
+def test_ids_are_printed_once_kafka_has_acknowledged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arrived: Arrived
+) -> None:
+    """One id a line in the file's order; what a line leaves out is filled in."""
+    file = tmp_path / "f.jsonl"
+    file.write_text(json.dumps(GOOD) + "\n\n" + json.dumps(GOOD | {"intent_id": "mine"}) + "\n")
+
+    assert run(["intents", "emit", "--file", str(file)]) == 0
+    ids = capsys.readouterr().out.split()
+    assert ids == [intent.intent_id for intent in arrived()]
+    assert ids[1] == "mine"
+
+
+def test_the_same_line_twice_is_emitted_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arrived: Arrived
+) -> None:
+    """J-6: a repeated intent is sent as often as the file has it, in JSON with its position."""
+    file = tmp_path / "f.jsonl"
+    file.write_text((json.dumps(GOOD | {"intent_id": "mine"}) + "\n") * 2)
+
+    assert run(["intents", "emit", "--file", str(file), "--format", "json"]) == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["intent_id"], one["offset"]) for one in printed] == [("mine", 0), ("mine", 1)]
+    assert len(arrived()) == 2
+
+
+def test_lines_are_read_from_stdin(monkeypatch: pytest.MonkeyPatch, arrived: Arrived) -> None:
+    """A dash as the file reads standard input."""
+    stdin = SimpleNamespace(buffer=io.BytesIO(json.dumps(GOOD).encode()))
+    monkeypatch.setattr("sys.stdin", stdin)
+
+    assert run(["intents", "emit", "--file", "-"]) == 0
+    assert len(arrived()) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (json.dumps(GOOD | {"tennant": "x"}), "tennant"),
+        (json.dumps(GOOD).replace("8}", "8.0}"), "float"),
+        (json.dumps(GOOD | {"emitted_at": "2026-01-01T00:00:00"}), "time zone"),
+        (json.dumps(GOOD).replace("k-00000008", "\\ud800"), "surrogates"),
+        (json.dumps(GOOD).replace("k-00000008", ""), "empty"),
+        (json.dumps(GOOD).replace("k-00000008", "k" * 1_025), "1024 bytes"),
+        (json.dumps(GOOD).replace("k-00000008", "a\\rb"), "CR or LF"),
+        (json.dumps(GOOD).replace("8}", "NaN}"), "NaN"),
+        (json.dumps(GOOD).replace('"tenant": "t",', '"tenant": "t", "tenant": "u",', 1), "twice"),
+        (json.dumps(GOOD | {"guards": []}), "guard"),
+        ("{", "JSON"),
+        ("[" * 100_000, "JSON"),
+        ("\xff", "UTF-8"),
+        ("[]", "object"),
+    ],
+)
+def test_f_6_one_bad_line_and_nothing_is_emitted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arrived: Arrived, line: str, named: str
+) -> None:
+    """F-6: the error names the line and what is wrong with it, and no line was sent."""
+    file = tmp_path / "f.jsonl"
+    file.write_bytes(json.dumps(GOOD).encode() + b"\n" + line.encode("latin-1") + b"\n")
+
+    assert run(["intents", "emit", "--file", str(file)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "line 2: " in printed.err
+    assert named in printed.err
+    assert arrived() == []
+
+
+def test_a_missing_file_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that cannot be read is told, with exit code 2."""
+    assert run(["intents", "emit", "--file", str(tmp_path / "none")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_an_unreachable_broker_is_an_environment_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing acknowledged in time: no id is printed, the exit code is 75."""
+    monkeypatch.setenv("SEXTON_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    file = tmp_path / "f.jsonl"
+    file.write_text(json.dumps(GOOD))
+
+    assert run(["intents", "emit", "--file", str(file), "--timeout", "0.5"]) == 75
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "not acknowledged" in printed.err
