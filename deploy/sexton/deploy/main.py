@@ -19,13 +19,14 @@ __all__ = ["NOUNS", "Noun", "main", "run"]
 class Noun:
     """One noun: `target` is `module:attribute` of its Typer app, or of a function for a noun without verbs.
 
-    `extra` names what has to be installed for it.
+    `extra` names what has to be installed for it; with `java`, JAVA_HOME is set to a usable one.
     """
 
     name: str
     target: str
     extra: str
     summary: str
+    java: bool = False
 
 
 NOUNS = (
@@ -38,7 +39,7 @@ NOUNS = (
         "create the topics, or check their settings",
     ),
     Noun("issuer", "sexton.issuer.commands:app", "issuer", "the generation authority: serve, rebuild, show"),
-    Noun("reaper", "sexton.streaming_jobs.commands:app", "streaming", "the streaming job: run"),
+    Noun("reaper", "sexton.streaming_jobs.commands:app", "streaming", "the streaming job: run", java=True),
     Noun("intents", "sexton.deploy.intents_commands:app", "consumers", "emit intents, ask for their status"),
     Noun("tail", "sexton.consumers.commands:tail", "consumers", "decoded records of a topic"),
     Noun("config", "sexton.deploy.config_commands:app", "consumers", "show the settings in force"),
@@ -105,6 +106,8 @@ def _dispatch(arguments: list[str]) -> int:
     noun = _noun(arguments[0])
     command = _load(noun)
     _start_logging()
+    if noun.java and "--help" not in arguments:
+        _set_java_home()
     try:
         command(args=arguments[1:], prog_name=f"sexton {noun.name}")
     except SystemExit as ended:
@@ -141,6 +144,14 @@ def _load(noun: Noun) -> Any:
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
     single.command(noun.name)(found)
     return get_command(single)
+
+
+def _set_java_home() -> None:
+    from sexton.deploy import java
+    from sexton.schemas import settings
+
+    # Spark's launcher knows JAVA_HOME and PATH only, not the wheel that a machine without Java has.
+    os.environ["JAVA_HOME"] = str(java.find(settings.load().cache_dir.expanduser()).home)
 
 
 def _start_logging() -> None:

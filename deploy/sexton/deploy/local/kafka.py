@@ -89,8 +89,7 @@ def _format(directory: Path, java: list[str], properties: Path) -> None:
         )
     arguments = [
         "format",
-        "-t",
-        identity.read_text(encoding="ascii"),
+        f"--cluster-id={identity.read_text(encoding='ascii')}",  # in one: it may begin with a dash
         "-c",
         str(properties),
         "--ignore-formatted",
