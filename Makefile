@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+BENCHES := pipeline
 REQUIREMENTS := requirements/build.txt requirements/dev.txt requirements/java.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A change of any of these sets up again; the stamp is named after what they hold.
@@ -43,10 +44,10 @@ test-fresh:  ## clone HEAD into an empty home, run demo and test there; JAVA=hid
 
 ##@ Measure
 bench: setup  ## all benchmarks, results in benchmarks/results
-	@set -e; for file in benchmarks/bench_*.py; do $(BIN)/python $$file; done
+	@set -e; for name in $(BENCHES); do $(BIN)/python -m benchmarks.$$name; done
 
-bench-%: setup  ## one benchmark: make bench-NAME runs benchmarks/bench_NAME.py
-	@$(BIN)/python benchmarks/bench_$*.py
+bench-%: setup  ## one benchmark: make bench-pipeline, ...
+	@$(BIN)/python -m benchmarks.$*
 
 ##@ Keep
 lock: $(STAMP)  ## compile requirements/*.txt anew (needs uv)
