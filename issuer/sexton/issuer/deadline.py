@@ -68,7 +68,7 @@ class Coalescer(Generic[_T]):
             if leads:
                 self._lead(run, deadline)
             try:
-                return run.result(timeout=deadline.require("waiting for a shared reading"))
+                return run.result(timeout=deadline.left())
             except FutureTimeout as error:
                 raise KafkaUnavailable("no time left: waiting for a shared reading") from error
             except _LeaderLate:

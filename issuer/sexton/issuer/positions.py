@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -26,7 +27,14 @@ from sexton.schemas.topics import TopicFound
 __all__ = ["Ends", "Positions", "TopicFacts", "WrongTopic"]
 
 _T = TypeVar("_T")
-_MOVING = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE", "FENCED_LEADER_EPOCH")
+_MOVING = (
+    "NOT_LEADER_FOR_PARTITION",
+    "LEADER_NOT_AVAILABLE",
+    "OFFSET_NOT_AVAILABLE",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "_NOENT",  # no leader known
+)
 _MOVING_S = 0.05
 _LEADER_WAIT_S = 0.05
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -100,8 +108,8 @@ class Positions:
         while True:
             try:
                 offsets = self._latest(self._partitions, deadline) if self._partitions else None
-            except _Moving:
-                time.sleep(min(_MOVING_S, deadline.require("end offsets")))
+            except _Moving as trouble:
+                self._look_again(trouble, deadline)
                 continue
             facts = self.describe(deadline)
             self._verify(facts)
@@ -128,6 +136,14 @@ class Positions:
         (future,) = self._admin.describe_configs(asked, request_timeout=deadline.require("settings")).values()
         entries = _result(future, deadline, f"settings of {name}")
         return {key: str(entry.value) for key, entry in entries.items()}
+
+    def _look_again(self, trouble: _Moving, deadline: Deadline) -> None:
+        """Make the client ask who leads: by itself it uses a deposed leader, or none, for ever."""
+        if deadline.left() <= _MOVING_S:
+            raise trouble
+        with suppress(KafkaException):  # the next reading finds the same trouble and tells it
+            self._admin.list_topics(timeout=min(1.0, deadline.left()))
+        time.sleep(min(_MOVING_S, deadline.left()))
 
     def _latest(self, partitions: int, deadline: Deadline) -> list[int] | None:
         asked = {TopicPartition(self.log, 0): _LATEST}

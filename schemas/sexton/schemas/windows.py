@@ -11,8 +11,8 @@ __all__ = ["Window"]
 class Window:
     """Offsets `[start, until)` of one intents partition; `until` is None while the generation is newest.
 
-    `start` is the end offset in the event that issued the generation. `until` is the largest end offset in
-    any event of the log, valid or void, up to and including the one that superseded it.
+    `start` is the largest end offset in any event of the log, valid or void, up to and including the one that
+    issued the generation; `until` the same up to and including the one that superseded it.
     """
 
     start: int
