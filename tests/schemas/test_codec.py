@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.schemas.samples import INTENT, SAMPLES, golden
-from tests.schemas.versions import FixedSource, confluent
+from tests.support.versions import FixedSource, confluent
 
 from sexton.schemas import events
 from sexton.schemas.codec import SCHEMAS, Codec, schema_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.schemas.samples import INTENT, golden
-from tests.schemas.versions import FixedSource, body, confluent, newer, with_field, with_guard, with_mode
+from tests.support.versions import FixedSource, body, confluent, newer, with_field, with_guard, with_mode
 
 from sexton.schemas import events
 from sexton.schemas.codec import Codec, schema_of

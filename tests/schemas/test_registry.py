@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.schemas.samples import INTENT
-from tests.schemas.versions import body, confluent, newer, with_field
 from tests.support.registry import SchemaRegistry
+from tests.support.versions import body, confluent, newer, with_field
 
 from sexton.schemas import events
 from sexton.schemas.codec import SCHEMAS, Codec

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 from tests.support.chain import Chain
+from tests.support.registry import SchemaRegistry
+from tests.support.versions import body, confluent, newer, with_field, with_guard, with_mode
 
 from sexton.schemas import events, records
+from sexton.schemas.codec import Codec, schema_of
+from sexton.schemas.forms import to_avro
+from sexton.schemas.registry import Registry
 from sexton.storage import ObjectStore
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -83,6 +88,61 @@ def test_f_4_trailing_bytes_and_glued_records(chain: Chain, store: ObjectStore) 
     assert [letter.reason for letter in letters] == ["trailing-bytes", "trailing-bytes", "malformed"]
     assert chain.words() == {good.intent_id: "deleted"}
     assert left(store, chain) == ["a", "b", "c"]
+
+
+def test_f_3_versions_and_framings_mixed_in_one_batch(chain: Chain, store: ObjectStore) -> None:
+    """F-3: two versions and both framings beside garbage and a cut record: each by its writer's schema."""
+    put(store, chain, "single", "v1", "v2", "unknown")
+    with SchemaRegistry() as registry:
+        text_1, text_2 = schema_of(events.DeletionIntent).text, newer(with_field)
+        id_1, id_2 = registry.add("old-value", text_1), registry.add("new-value", text_2)
+        single, v1, v2 = (promised(chain, name) for name in ("single", "v1", "v2"))
+        plain = chain.codec.encode(single)
+        values = [
+            confluent(id_2, body(text_2, v2, priority=7)),
+            b"garbage",
+            plain,
+            confluent(99, plain[10:]),
+            confluent(id_1, body(text_1, v1)),
+            confluent(id_2, body(text_1, promised(chain, "unknown"))),
+            plain[:-1],
+        ]
+        chain.produce(*values, partition=0)
+
+        chain.reap(schema_registry_url=registry.url)
+
+        chain.codec = Codec(Registry(registry.url))
+        assert chain.words() == {intent.intent_id: "deleted" for intent in (single, v1, v2)}
+        letters = sorted(chain.dead_letters(), key=lambda letter: letter.position.offset)
+    assert [letter.raw_value for letter in letters] == [values[1], values[3], values[5], values[6]]
+    assert [x.reason for x in letters] == ["unframed", "unknown-schema", "malformed", "malformed"]
+    assert left(store, chain) == ["unknown"]
+
+
+def test_f_5_a_symbol_from_a_newer_writer_is_named_in_its_dead_letter(
+    chain: Chain, store: ObjectStore
+) -> None:
+    """F-5: an unknown enum symbol or guard never falls back to something destructive."""
+    put(store, chain, "a", "b")
+    with SchemaRegistry() as registry:
+        text_mode, text_guard = newer(with_mode), newer(with_guard)
+        mode_id, guard_id = registry.add("m-value", text_mode), registry.add("g-value", text_guard)
+        shred = to_avro(promised(chain, "a").action) | {"mode": "shred"}
+        chain.produce(
+            confluent(mode_id, body(text_mode, promised(chain, "a"), action=("sexton.DeleteObjects", shred))),
+            confluent(
+                guard_id,
+                body(text_guard, promised(chain, "b"), guards=[("sexton.MoonGuard", {"phase": "full"})]),
+            ),
+            partition=0,
+        )
+
+        chain.reap(schema_registry_url=registry.url)
+
+        chain.codec = Codec(Registry(registry.url))
+        letters = sorted(chain.dead_letters(), key=lambda letter: letter.position.offset)
+    assert ["shred" in letters[0].detail, "MoonGuard" in letters[1].detail] == [True, True]
+    assert left(store, chain) == ["a", "b"]
 
 
 def test_an_intent_that_breaks_a_rule_is_dead_lettered_by_name(chain: Chain, store: ObjectStore) -> None:
