@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NoReturn
 
 import pytest
@@ -55,9 +55,9 @@ class Fake:
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])
-def world(request: pytest.FixtureRequest) -> Iterator[Fake | Real]:
+def world(request: pytest.FixtureRequest) -> Fake | Real:
     """Both kinds of connection."""
-    yield Fake() if request.param == "fake" else Real(request.getfixturevalue("installation"))
+    return Fake() if request.param == "fake" else Real(request.getfixturevalue("installation"))
 
 
 def _name() -> str:

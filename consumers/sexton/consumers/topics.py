@@ -141,9 +141,7 @@ def _records(consumer: Consumer, ends: dict[int, int], *, until_end: bool, timeo
     progress = time.monotonic()
     while waiting or not until_end:
         messages = consumer.consume(_BATCH, _SLICE_S)
-        if messages:
-            progress = time.monotonic()
-        elif until_end and time.monotonic() - progress > timeout:
+        if not messages and until_end and time.monotonic() - progress > timeout:
             raise KafkaUnavailable(
                 f"no progress in {timeout:g} s, partitions left: {len(waiting)}", hint=_HINT
             )
@@ -160,6 +158,8 @@ def _records(consumer: Consumer, ends: dict[int, int], *, until_end: bool, timeo
                 waiting.pop(partition, None)
             elif not error.retriable():
                 raise KafkaException(error)
+        if messages:
+            progress = time.monotonic()  # after the caller had them: its time is not Kafka's
 
 
 def _place(message: Message) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import weakref
 from typing import Protocol
@@ -23,6 +24,11 @@ def renew_after_fork(it: _Renewable) -> None:
 
 
 def _renew_all() -> None:
+    if not _renewables:
+        return
+    # What is garbage already when the parent forks, a Kafka client in a cycle above all, would be taken down
+    # by a collection in the child, without the threads that its own clean-up waits for: a crash.
+    gc.freeze()
     for it in list(_renewables):
         it.renew()
 
