@@ -101,7 +101,7 @@ class BatchDeleter:
         request = self._signer.request(bucket, body.data)
         reply = self._exchange(bucket, request)
         check_reply(bucket, body, reply)
-        return BatchReply(bucket, len(body.escaped), reply.request_id, time.monotonic() - started)
+        return BatchReply(bucket, body.count, reply.request_id, time.monotonic() - started)
 
     def _exchange(self, bucket: str, request: AWSPreparedRequest) -> RawReply:
         try:

@@ -21,6 +21,7 @@ SHOWN_PROBLEMS = 5
 """Keys that an UncleanReply lists; the rest is counted."""
 
 _DELETED_KEY = re.compile(rb"<Deleted>\s*<Key>([^<]*)</Key>")
+_DELETED = (b"<Deleted><Key>", b"</Key></Deleted>")
 _HINTS = {
     "SignatureDoesNotMatch": "the secret key is not the one that the store knows for this access key",
     "InvalidAccessKeyId": "the store does not know this access key",
@@ -42,12 +43,26 @@ class RawReply:
 
 def check_reply(bucket: str, sent: DeleteBody, reply: RawReply) -> None:
     """Return when the reply is clean in every key; raise UncleanReply when it is not."""
-    body = reply.body
-    if reply.status == 200 and b"<Error" not in body and body.rstrip().endswith(b"</DeleteResult>"):
-        found = _DELETED_KEY.findall(body)
-        if tuple(found) == sent.escaped or set(found) == set(sent.escaped):
+    if reply.status == 200 and reply.body.rstrip().endswith(b"</DeleteResult>"):
+        if _repeats(sent, reply.body):
+            return
+        if b"<Error" not in reply.body and set(_DELETED_KEY.findall(reply.body)) == set(sent.escaped):
             return
     _check_parsed(bucket, sent, reply)
+
+
+def _repeats(sent: DeleteBody, body: bytes) -> bool:
+    """Tell whether the entries of a reply are exactly the keys as they were sent, in order and nothing else.
+
+    One comparison of memory. Keys are escaped, so no entry can hide in what is equal; before and after it
+    there must be no entry at all.
+    """
+    entries = _DELETED[0] + sent.joined.replace(b"\0", _DELETED[1] + _DELETED[0]) + _DELETED[1]
+    start = body.find(_DELETED[0])
+    if start < 0 or not body.startswith(entries, start):
+        return False
+    around = body[:start] + body[start + len(entries) :]
+    return b"<Deleted" not in around and b"<Error" not in around
 
 
 def _check_parsed(bucket: str, sent: DeleteBody, reply: RawReply) -> None:

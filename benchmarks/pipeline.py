@@ -1,0 +1,148 @@
+"""End to end: a backlog worked off by the reaper, and by a plain consumer, in turns on the same topic.
+
+    python -m benchmarks.pipeline [--keys 10000000] [--plain-keys 2000000] [--runs 3]
+
+Every run of the reaper starts from the first record with a fresh checkpoint. It fails unless the black hole
+was sent exactly the keys that were due: no stale one, none missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from typing import Any
+
+import psutil
+from benchmarks.blackhole import verify
+from benchmarks.harness import Bench, Parts, Target, cpu_per_key, machine, median, open_bench, say, write_results
+from benchmarks.reaper_run import work_off
+from benchmarks.workload import Backlog
+
+from sexton.schemas import records
+
+TARGETS = {
+    "pipeline.keys_per_s": Target(">=", 250_000, "keys/s"),
+    "pipeline.ratio_to_plain_consumer": Target(">=", 5),
+    "pipeline.batch_fill": Target(">=", 0.99),
+}
+
+
+def reaper(bench: Bench, backlog: Backlog) -> dict[str, Any]:
+    """Run the reaper once over the backlog; raises RuntimeError unless exactly the due keys were sent."""
+    bench.hole.start()
+    run = work_off(bench, backlog.intents)
+    steady = run.steady()
+    say(f"reaper: {steady['keys_per_s']:,} keys/s; comparing the sets of keys")
+    bench.hole.stats()
+    bench.hole.stop()
+    sent = verify(bench.hole.kept, backlog.due())
+    if not sent.exact:
+        raise RuntimeError(f"not the keys that were due: missing {sent.missing}, unexpected {sent.unexpected}")
+    subjects = run.total("subjects")
+    return {
+        "kind": "reaper",
+        **steady,
+        "batches": len(run.batches),
+        "keys_deleted": sent.keys - sent.duplicated,
+        "keys_deleted_twice": sent.duplicated,
+        "keys_hash": sent.hash,
+        "batch_fill": round(sent.keys / (1000 * run.total("requests")), 5),
+        "issuer_calls": run.total("issuer_calls"),
+        "subjects": subjects,
+        "tasks_asking": run.total("issuer_calls"),
+        "peak_mib": run.peak_mib,
+        "wall_s": run.wall_s,
+        "load_average": machine()["load_average"],
+    }
+
+
+def plain_consumer(bench: Bench, keys: int) -> dict[str, Any]:
+    """Run the plain consumer over the first part of the same topic."""
+    bench.hole.start()
+    command = [sys.executable, "-m", "benchmarks.plain_consumer", "--keys", str(keys)]
+    command += ["--brokers", bench.settings.kafka_bootstrap_servers]
+    command += ["--topic", bench.settings.topic(records.INTENTS), "--endpoint", bench.hole.url]
+    before = Parts(bench).cpu_seconds()
+    with subprocess.Popen(command, env=bench.environment(), stdout=subprocess.PIPE, text=True) as process:
+        # Its processes end by themselves: what they used is read from the one that waited for them.
+        spent = 0.0
+        watched = psutil.Process(process.pid)
+        while process.poll() is None:
+            try:
+                spent = max(spent, _tree_cpu(watched))
+                process.wait(0.2)
+            except (subprocess.TimeoutExpired, psutil.NoSuchProcess):
+                continue
+        output = process.stdout.read() if process.stdout else ""
+    if process.returncode != 0:
+        raise RuntimeError("the plain consumer failed")
+    done = json.loads(output)
+    seconds = max(each["ended"] for each in done) - min(each["started"] for each in done)
+    stats = bench.hole.stats()
+    by_part = cpu_per_key(before, Parts(bench).cpu_seconds(), stats["keys"])
+    rate = round(sum(each["keys"] for each in done) / seconds)
+    say(f"plain consumer: {rate:,} keys/s")
+    return {
+        "kind": "plain consumer",
+        "keys": stats["keys"],
+        "keys_per_s": rate,
+        "cpu_us_per_key_by_part": {**by_part, "consumers": round(spent * 1e6 / stats["keys"], 3)},
+        "batch_fill": round(stats["keys"] / (1000 * stats["requests"]), 5),
+        "load_average": machine()["load_average"],
+    }
+
+
+def _tree_cpu(root: psutil.Process) -> float:
+    total = 0.0
+    for process in (root, *root.children(recursive=True)):
+        times = process.cpu_times()
+        total += times.user + times.system
+    return total
+
+
+def main() -> None:
+    """Run both in turns and write the results."""
+    parser = argparse.ArgumentParser(description="end to end, against a plain consumer")
+    parser.add_argument("--keys", type=int, default=10_000_000)
+    parser.add_argument("--plain-keys", type=int, default=2_000_000, help="its rate is steady, it need not see all")
+    parser.add_argument("--runs", type=int, default=3)
+    args = parser.parse_args()
+    described = machine()
+    runs: list[dict[str, Any]] = []
+    with open_bench("pipeline") as bench:
+        backlog = Backlog(args.keys)
+        backlog.produce(bench.settings)
+        for _ in range(args.runs):
+            runs.append(reaper(bench, backlog))
+            runs.append(plain_consumer(bench, min(args.plain_keys, args.keys)))
+    ours, plain = runs[0::2], runs[1::2]
+    figures = {
+        "pipeline.keys_per_s": median([run["keys_per_s"] for run in ours]),
+        "pipeline.cpu_us_per_key": median([_total(run) for run in ours]),
+        "pipeline.plain_consumer_keys_per_s": median([run["keys_per_s"] for run in plain]),
+        "pipeline.plain_consumer_cpu_us_per_key": median([_total(run) for run in plain]),
+        "pipeline.ratio_to_plain_consumer": median(
+            [a["keys_per_s"] / b["keys_per_s"] for a, b in zip(ours, plain, strict=True)]
+        ),
+        "pipeline.cpu_ratio_to_plain_consumer": median(
+            [_total(b) / _total(a) for a, b in zip(ours, plain, strict=True)]
+        ),
+        "pipeline.batch_fill": median([run["batch_fill"] for run in ours]),
+        "pipeline.issuer_calls_per_100k_subjects": median(
+            [run["issuer_calls"] * 100_000 / run["subjects"] for run in ours]
+        ),
+    }
+    for part in ours[0]["cpu_us_per_key_by_part"]:
+        spent = [run["cpu_us_per_key_by_part"][part] for run in ours]
+        figures[f"pipeline.cpu_us_per_key.{part.replace(' ', '_')}"] = median(spent)
+    write_results("pipeline", runs, figures, TARGETS, described)
+
+
+def _total(run: dict[str, Any]) -> float:
+    return round(sum(run["cpu_us_per_key_by_part"].values()), 3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Run the reaper as users run it, as a process, and read what it tells."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Bench, Parts, Sampler, cpu_per_key
+
+__all__ = ["ReaperRun", "running_reaper", "work_off"]
+
+_WAIT_S = 1200
+
+
+@dataclass(slots=True)
+class ReaperRun:
+    """What one run of the reaper over a backlog told: its micro-batches, CPU readings after each, memory."""
+
+    batches: list[dict[str, Any]] = field(default_factory=list)
+    cpu: list[dict[str, float]] = field(default_factory=list)
+    peak_mib: dict[str, float] = field(default_factory=dict)
+    wall_s: float = 0.0
+
+    def total(self, name: str, batches: list[dict[str, Any]] | None = None) -> int:
+        """Return the sum of a counter over micro-batches, all unless some are given."""
+        return sum(int(batch[name]) for batch in (self.batches if batches is None else batches))
+
+    def steady(self) -> dict[str, Any]:
+        """Return the figures between the end of the first micro-batch and the end of the last.
+
+        The first one pays for the start of workers, connections and compiled code.
+        """
+        later = self.batches[1:]
+        seconds = self.batches[-1]["at"] - self.batches[0]["at"]
+        keys = self.total("keys", later)
+        stages: dict[str, float] = {}
+        for batch in later:
+            for stage, spent in batch["stages"].items():
+                stages[stage] = stages.get(stage, 0.0) + spent
+        return {
+            "keys": keys,
+            "keys_per_s": round(keys / seconds),
+            "cpu_us_per_key_by_part": cpu_per_key(self.cpu[0], self.cpu[-1], keys),
+            "task_us_per_key_by_stage": {s: round(spent * 1e6 / keys, 3) for s, spent in stages.items()},
+        }
+
+
+@contextmanager
+def running_reaper(
+    bench: Bench, *arguments: str, env: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """Start `sexton reaper run` on a fresh checkpoint; end it by SIGTERM afterwards if it still runs."""
+    checkpoint = bench.directory / "checkpoint"
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    settings = {"SEXTON_CHECKPOINT": str(checkpoint), **(env or {})}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sexton.deploy.main", "reaper", "run", *arguments],
+        env=bench.environment(**settings),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def work_off(bench: Bench, intents: int, env: dict[str, str] | None = None) -> ReaperRun:
+    """Run `sexton reaper run --once` over all of `intents` that are there; raises RuntimeError if it fails."""
+    run = ReaperRun()
+    # The default but for backlogs so small that there would be no steady state between first and last.
+    env = {"SEXTON_REAPER_INTENTS_PER_TRIGGER": str(min(20_000, intents // 5)), **(env or {})}
+    started = time.monotonic()
+    other: list[str] = []
+    with running_reaper(bench, "--once", env=env) as process:
+        parts = Parts(bench, process.pid, "driver")
+        with Sampler(parts) as sampler:
+            assert process.stderr is not None
+            for line in process.stderr:
+                if '"event": "micro_batch"' in line:
+                    run.batches.append(json.loads(line))
+                    run.cpu.append(parts.cpu_seconds())
+                else:
+                    other.append(line)
+        code = process.wait(_WAIT_S)
+    run.wall_s = round(time.monotonic() - started, 1)
+    run.peak_mib = {part: round(size) for part, size in sampler.peak_mib.items()}
+    if code != 0 or len(run.batches) < 2:
+        Path("/dev/stderr").write_text("".join(other[-40:]))
+        raise RuntimeError(f"the reaper failed: exit code {code}, micro-batches {len(run.batches)}")
+    return run

@@ -1,0 +1,140 @@
+"""The backlog of the benchmarks: many tenants, some superseded half-way, and the exact set of keys due."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from benchmarks.harness import BUCKET, say
+from confluent_kafka import Producer
+from sexton.issuer.client import IssuerClient
+
+from sexton.schemas import events, records
+from sexton.schemas.codec import Codec
+from sexton.schemas.generations import suffix
+from sexton.schemas.settings import Settings
+
+__all__ = ["KEYS_PER_INTENT", "Backlog", "Piece", "key_batch"]
+
+KEYS_PER_INTENT = 100
+KEY_BYTES = 84
+_SUPERSEDED_OF_100 = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One intent to be: `due` tells whether its keys have to be deleted."""
+
+    number: int
+    tenant: int
+    generation: int
+    due: bool
+
+
+@dataclass(slots=True)
+class Backlog:
+    """Intents of 100 keys, round robin over tenants, in two halves.
+
+    Between the halves 15 % of the tenants get a new owner. What their old owner wrote before that is due;
+    in the second half every other one of their intents still comes from the old owner, and is stale. Of all
+    subjects (tenant, generation) 13 % are superseded; 3.75 % of the keys are stale.
+    """
+
+    keys: int
+    tenants: int = 500
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+    generations: dict[int, list[int]] = field(default_factory=dict)
+
+    @property
+    def intents(self) -> int:
+        """How many intents there are."""
+        return self.keys // KEYS_PER_INTENT
+
+    @property
+    def due_keys(self) -> int:
+        """How many keys have to be deleted."""
+        return sum(piece.due for piece in self._pieces(0, self.intents)) * KEYS_PER_INTENT
+
+    @property
+    def superseded(self) -> range:
+        """The tenants that get a new owner half-way."""
+        return range(self.tenants * _SUPERSEDED_OF_100 // 100)
+
+    def produce(self, settings: Settings) -> None:
+        """Attach the tenants and write every intent, acknowledged by Kafka."""
+        half = self.intents // 2
+        with IssuerClient(settings.issuer_url) as issuer:
+            self._attach(issuer, "node-a", range(self.tenants))
+            self._write(settings, self._pieces(0, half))
+            self._attach(issuer, "node-b", self.superseded)
+            self._write(settings, self._pieces(half, self.intents))
+        say(f"backlog: {self.intents:,} intents with {self.keys:,} keys of {KEY_BYTES} bytes")
+
+    def due(self) -> Iterator[str]:
+        """Yield every key that has to be deleted."""
+        for piece in self._pieces(0, self.intents):
+            if piece.due:
+                yield from self._keys(piece)
+
+    def _attach(self, issuer: IssuerClient, node: str, tenants: range) -> None:
+        for tenant in tenants:
+            generation = issuer.attach(node, self._name(tenant)).generation
+            self.generations.setdefault(tenant, []).append(generation)
+
+    def _pieces(self, start: int, end: int) -> Iterator[Piece]:
+        half = self.intents // 2
+        for number in range(start, end):
+            round_, tenant = divmod(number, self.tenants)
+            moved = number >= half and tenant in self.superseded
+            stale = moved and round_ % 2 == 0
+            yield Piece(number, tenant, self.generations[tenant][moved and not stale], not stale)
+
+    def _name(self, tenant: int) -> str:
+        return f"{self.run_id}-{tenant:04d}"
+
+    def _keys(self, piece: Piece) -> list[str]:
+        return key_batch(self._name(piece.tenant), piece.number * KEYS_PER_INTENT, piece.generation)
+
+    def _write(self, settings: Settings, pieces: Iterator[Piece]) -> None:
+        codec, topic = Codec(), settings.topic(records.INTENTS)
+        producer = Producer(
+            settings.kafka(
+                **{
+                    "enable.idempotence": True,
+                    "partitioner": "murmur2_random",
+                    "linger.ms": 20,
+                    "compression.type": "lz4",
+                    "batch.size": 900_000,
+                }
+            )
+        )
+        for piece in pieces:
+            tenant = self._name(piece.tenant)
+            intent = events.DeletionIntent(
+                f"{self.run_id}-{piece.number:08x}",
+                tenant,
+                datetime.now(UTC),
+                "bench",
+                (events.GenerationGuard(tenant, piece.generation),),
+                events.DeleteObjects(BUCKET, (self._keys(piece),)),
+            )
+            value = codec.encode(intent)
+            while True:
+                try:
+                    producer.produce(topic, value, records.key(intent), headers=records.headers(intent))
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            producer.poll(0)
+        if left := producer.flush(120):
+            raise RuntimeError(f"intents not delivered: {left}")
+
+
+def key_batch(tenant: str, first: int, generation: int, count: int = KEYS_PER_INTENT) -> list[str]:
+    """Return layer keys of a tenant, 84 bytes each for a name of 21: the published engine's form."""
+    base = f"tenants/{tenant}/timelines/7e2a0c419b/layer-"
+    end = suffix(generation)
+    return [f"{base}{number:018x}{end}" for number in itertools.islice(itertools.count(first), count)]
