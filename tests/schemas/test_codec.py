@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.schemas.samples import INTENT, SAMPLES, golden
-from tests.support.versions import FixedSource, confluent
+from tests.support.versions import FixedSource, body, confluent
 
 from sexton.schemas import events
 from sexton.schemas.codec import SCHEMAS, Codec, schema_of
@@ -128,3 +129,15 @@ def test_fingerprints_are_those_of_the_specification() -> None:
 def test_equal_bytes_for_equal_intents() -> None:
     """Encoding is deterministic: a replayed intent has the same bytes."""
     assert Codec().encode(INTENT) == Codec().encode(INTENT)
+
+
+KEY = st.text(st.characters(codec="ascii"), max_size=9) | st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(st.lists(st.lists(KEY, max_size=6) | st.just(["k" * 1_024]) | st.just(["k" * 70] * 70), max_size=4))
+def test_packed_keys_have_the_bytes_that_avro_gives_them(phases: list[list[str]]) -> None:
+    """The shortcut for keys writes what the Avro library writes, byte for byte."""
+    intent = replace(INTENT, action=events.DeleteObjects("bucket", phases))
+    schema = schema_of(events.DeletionIntent)
+
+    assert Codec().encode(intent) == schema.header + body(schema.text, intent)

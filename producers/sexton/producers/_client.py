@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from types import TracebackType
@@ -111,7 +110,7 @@ class Sexton:
         """
         owner = self._owner(operation, tenant)
         guards = (events.PromiseGuard(operation),)
-        intents = intents_for(owner, self._node, guards, bucket, keys, self._emitter.limits)
+        intents = intents_for(owner, self._node, guards, bucket, keys, self._emitter)
         return self._emitter.emit(intents, timeout)
 
     def promise_delete_prefix(
@@ -135,7 +134,7 @@ class Sexton:
         if drop and tenant is None:
             raise UsageError("drop=True needs the tenant's name")
         intent = events.DeletionIntent(
-            intent_id=str(uuid.uuid4()),
+            intent_id=self._emitter.new_id(),
             tenant=self._owner(operation, tenant),
             emitted_at=datetime.now(UTC),
             emitter=self._node,

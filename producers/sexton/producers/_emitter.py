@@ -5,18 +5,19 @@ Counters add up at any moment: emitted = delivered + failed + pending.
 
 from __future__ import annotations
 
+import itertools
 import logging
+import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-from sexton.producers._errors import DeliveryFailed, QueueFull
+from sexton.producers._errors import QueueFull
 from sexton.producers._fork import renew_after_fork
 from sexton.producers._limits import Deadline, Limits
-from sexton.producers._receipt import Receipt
-from sexton.producers._transport import Delivered, KafkaTransport, Record, Transport, kafka_config
+from sexton.producers._receipt import Flight, Receipt
+from sexton.producers._transport import KafkaTransport, Record, Transport, kafka_config
 from sexton.schemas import events, records
-from sexton.schemas.checks import check_intent
+from sexton.schemas.checks import MAX_KEY_BYTES, check_intent
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent
 from sexton.schemas.registry import open_codec
@@ -49,29 +50,6 @@ class Prepared:
     record: Record
 
 
-class _Flight:
-    """An intent between the call and its report."""
-
-    __slots__ = ("_emitter", "_on_failed", "future", "prepared")
-
-    def __init__(self, emitter: Emitter, prepared: Prepared, on_failed: _OnFailed | None) -> None:
-        self._emitter = emitter
-        self._on_failed = on_failed
-        self.prepared = prepared
-        self.future: Future[Delivered] = Future()
-
-    def delivered(self, where: Delivered) -> None:
-        if self._emitter.landed(self, failed=False):
-            self.future.set_result(where)
-
-    def failed(self, reason: str) -> None:
-        if self._emitter.landed(self, failed=True):
-            if self._on_failed is not None:
-                self._on_failed(self.prepared)
-            intent_id = self.prepared.intent.intent_id
-            self.future.set_exception(DeliveryFailed(f"{reason}: {intent_id}", (intent_id,)))
-
-
 _OnFailed = Callable[[Prepared], None]
 
 
@@ -94,6 +72,10 @@ class Emitter:
             limits = replace(limits, message_bytes=int(own))  # a number: the Kafka client has taken it
         return cls(transport, settings.topic(records.INTENTS), open_codec(settings), limits)
 
+    def new_id(self) -> str:
+        """Return an intent id that nobody else has."""
+        return f"{self._id_prefix}-{next(self._id_numbers):08x}"
+
     def prepare(self, intents: Iterable[events.DeletionIntent]) -> list[Prepared]:
         """Check and encode intents, sending nothing.
 
@@ -111,44 +93,24 @@ class Emitter:
         Raises QueueFull with the intents that were not sent, ProducerFailed, ConnectionClosed.
         """
         deadline = Deadline(self.limits.call_timeout if timeout is None else timeout)
-        futures: dict[str, Future[Delivered]] = {}
+        flights: list[Flight] = []
         for index, one in enumerate(prepared):
-            flight = _Flight(self, one, on_failed)
-            self._pending[flight] = None
+            flight = Flight(one.intent.intent_id, self._landed)
+            self._pending[flight] = (one, on_failed)
             self._emitted += 1
             try:
                 self._transport.send(one.record, flight, deadline)
             except BaseException as error:
                 self._pending.pop(flight, None)
                 self._emitted -= 1
-                left = prepared[index:]
-                if on_failed is not None:
-                    for unsent in left:
-                        on_failed(unsent)
-                if not isinstance(error, BufferError):
-                    raise
-                ids = [unsent.intent.intent_id for unsent in left]
-                raise QueueFull(
-                    f"no room in the send queue after {deadline.timeout:g} s, intents not sent: {len(ids)}",
-                    ids,
-                    tuple(futures),
-                ) from error
-            futures[one.intent.intent_id] = flight.future
-        return Receipt(futures)
+                self._not_sent(prepared[index:], flights, error, on_failed)
+                raise
+            flights.append(flight)
+        return Receipt(flights)
 
     def emit(self, intents: Iterable[events.DeletionIntent], timeout: float | None = None) -> Receipt:
         """Check and encode all intents, then send them: if one is bad, nothing is sent."""
         return self.send(self.prepare(intents), timeout)
-
-    def landed(self, flight: _Flight, *, failed: bool) -> bool:
-        """Take an intent off the pending ones; False if it was not one of them."""
-        if self._pending.pop(flight, flight) is flight:
-            return False
-        if failed:
-            self._failed.append(flight.prepared.intent.intent_id)
-        else:
-            self._delivered += 1
-        return True
 
     def statistics(self) -> Statistics:
         """Return the counts as of now."""
@@ -177,9 +139,43 @@ class Emitter:
         self._transport.renew()
 
     def _reset(self) -> None:
-        self._pending: dict[_Flight, None] = {}
+        self._pending: dict[Flight, tuple[Prepared, _OnFailed | None]] = {}
         self._failed: list[str] = []
         self._emitted = self._delivered = 0
+        # Unique without a random number for each intent: nobody else, no child either, draws these 96 bits.
+        self._id_prefix = os.urandom(12).hex()
+        self._id_numbers = itertools.count(1)
+
+    def _landed(self, flight: Flight, failed: bool) -> bool:
+        """Take an intent off the pending ones; False if it was not one of them."""
+        known = self._pending.pop(flight, None)
+        if known is None:
+            return False
+        if failed:
+            prepared, on_failed = known
+            self._failed.append(flight.intent_id)
+            if on_failed is not None:
+                on_failed(prepared)
+        else:
+            self._delivered += 1
+        return True
+
+    def _not_sent(
+        self,
+        left: Sequence[Prepared],
+        sent: Sequence[Flight],
+        error: BaseException,
+        on_failed: _OnFailed | None,
+    ) -> None:
+        if on_failed is not None:
+            for unsent in left:
+                on_failed(unsent)
+        if isinstance(error, BufferError):
+            ids = [unsent.intent.intent_id for unsent in left]
+            accepted = [flight.intent_id for flight in sent]
+            raise QueueFull(
+                f"no room in the send queue, intents not sent: {len(ids)}", ids, accepted
+            ) from error
 
     def _prepare(self, intent: events.DeletionIntent) -> Prepared:
         value = self._codec.encode(intent, self._topic)  # first: it checks the types that the rules rely on
@@ -197,10 +193,15 @@ class Emitter:
 def split_keys(keys: Sequence[str], fixed: int, limits: Limits) -> list[Sequence[str]]:
     """Cut keys into runs that each fit into one intent; `fixed` is the size of the other names, in bytes.
 
-    The size is estimated from above for all keys at once, so that the usual call costs no loop over keys.
+    The size is estimated from above for all keys at once, so that no call costs a loop over keys.
     """
     room = limits.message_bytes - _OVERHEAD - fixed
-    size = len("".join(keys).encode("utf-8", "surrogatepass")) + _PER_KEY * len(keys)
+    if len(keys) <= limits.keys_per_intent and len(keys) * (MAX_KEY_BYTES + _PER_KEY) <= room:
+        return [keys]  # however long each may be
+    try:
+        size = len("".join(keys).encode("utf-8", "surrogatepass")) + _PER_KEY * len(keys)
+    except TypeError as error:
+        raise InvalidEvent(f"a key must be text: {error}") from error
     parts = max(-(-size // room) if room > 0 else len(keys), -(-len(keys) // limits.keys_per_intent), 1)
     if parts == 1 or len(keys) == 1:
         return [keys]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import inspect
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from sexton.producers._errors import (
     KeyReused,
 )
 from sexton.producers._fork import renew_after_fork
-from sexton.producers._limits import Deadline, Limits
+from sexton.producers._limits import Deadline
 from sexton.producers._names import Names
 from sexton.producers._receipt import Receipt
 from sexton.schemas import events
@@ -160,7 +159,7 @@ class Tenant:
         return f"Tenant({self._name!r}, generation={self._generation}{state})"
 
     def _prepare(self, bucket: str, keys: Iterable[str]) -> list[Prepared]:
-        intents = intents_for(self._name, self._node, self._guards, bucket, keys, self._emitter.limits)
+        intents = intents_for(self._name, self._node, self._guards, bucket, keys, self._emitter)
         return self._emitter.prepare(intents)
 
     def _release(self, failed: Prepared) -> None:
@@ -223,7 +222,7 @@ def intents_for(
     guards: Sequence[events.Guard],
     bucket: str,
     keys: Iterable[str],
-    limits: Limits,
+    emitter: Emitter,
 ) -> list[events.DeletionIntent]:
     """Return the intents for keys, as many as their size needs; none for no keys."""
     if isinstance(keys, str | bytes):
@@ -231,17 +230,16 @@ def intents_for(
     listed = list(keys)
     if not listed:
         return []
-    check_bucket(bucket)
-    check_keys(listed)
+    check_bucket(bucket)  # the keys are checked with the whole intent, once
     now = datetime.now(UTC)
     return [
         events.DeletionIntent(
-            intent_id=str(uuid.uuid4()),
+            intent_id=emitter.new_id(),
             tenant=tenant,
             emitted_at=now,
             emitter=node,
             guards=guards,
             action=events.DeleteObjects(bucket, (run,)),
         )
-        for run in split_keys(listed, _WIDEST * (2 * len(tenant) + len(node)), limits)
+        for run in split_keys(listed, _WIDEST * (2 * len(tenant) + len(node)), emitter.limits)
     ]

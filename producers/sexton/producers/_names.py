@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from sexton.producers._errors import KeyReused
@@ -42,8 +43,7 @@ class Names:
     def give_back(self, bucket: str, runs: Sequence[Sequence[str]], fresh: set[str]) -> None:
         """Undo a `take` whose intents were never sent."""
         self._named[bucket] -= fresh
-        for run in runs:
-            self.allow_again(bucket, [key for key in run if key not in fresh])
+        self.allow_again(bucket, [key for run in runs for key in run if key not in fresh])
 
     def allow_again(self, bucket: str, keys: Iterable[str]) -> None:
         """Let another intent name these keys: the first was not delivered, or nobody knows."""
@@ -51,10 +51,5 @@ class Names:
 
 
 def _first_twice(runs: Sequence[Sequence[str]]) -> str:
-    seen: set[str] = set()
-    for run in runs:
-        for key in run:
-            if key in seen:
-                return key
-            seen.add(key)
-    return ""
+    counts = Counter(key for run in runs for key in run)
+    return next(key for key, count in counts.items() if count > 1)

@@ -3,38 +3,90 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Mapping
-from concurrent.futures import Future
-from types import MappingProxyType
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
 
 from sexton.producers._errors import DeliveryFailed, DeliveryPending
 from sexton.producers._limits import Deadline
 from sexton.producers._transport import Delivered
 
-__all__ = ["Receipt"]
+__all__ = ["Flight", "Receipt"]
+
+
+class Flight:
+    """An intent between the call and its report; the future is only made when somebody asks for it.
+
+    Report and question may come from two threads at once. Each first writes its own part and then reads the
+    other's, so at least one of them sees both and settles the future; no lock is needed, which a fork could
+    leave held.
+    """
+
+    __slots__ = ("_error", "_future", "_landed", "_where", "intent_id")
+
+    def __init__(self, intent_id: str, landed: Callable[[Flight, bool], bool]) -> None:
+        self.intent_id = intent_id
+        self._landed = landed
+        self._where: Delivered | None = None
+        self._error: DeliveryFailed | None = None
+        self._future: dict[str, Future[Delivered]] = {}
+
+    @property
+    def future(self) -> Future[Delivered]:
+        """The intent's future, always the same."""
+        future = self._future.setdefault("it", Future())
+        self._settle()
+        return future
+
+    @property
+    def done(self) -> bool:
+        """Tell whether Kafka has reported."""
+        return self._where is not None or self._error is not None
+
+    def delivered(self, where: Delivered) -> None:
+        """Kafka has acknowledged it."""
+        if self._landed(self, False):
+            self._where = where
+            self._settle()
+
+    def failed(self, reason: str) -> None:
+        """Kafka has refused it, or nobody knows."""
+        if self._landed(self, True):
+            self._error = DeliveryFailed(f"{reason}: {self.intent_id}", (self.intent_id,))
+            self._settle()
+
+    def _settle(self) -> None:
+        future = self._future.get("it")
+        if future is None or future.done():
+            return
+        with contextlib.suppress(InvalidStateError):  # the other thread was first, with the same news
+            if self._where is not None:
+                future.set_result(self._where)
+            elif self._error is not None:
+                future.set_exception(self._error)
 
 
 class Receipt:
-    """One future for each intent of a call; a call with many keys is split into several intents."""
+    """The intents of one call; a call with many keys is split into several."""
 
-    __slots__ = ("_futures",)
+    __slots__ = ("_flights",)
 
-    def __init__(self, futures: Mapping[str, Future[Delivered]]) -> None:
-        self._futures = futures
+    def __init__(self, flights: Sequence[Flight]) -> None:
+        self._flights = flights
 
     @property
     def intent_ids(self) -> tuple[str, ...]:
         """The ids of the intents, in the order of their keys."""
-        return tuple(self._futures)
+        return tuple(flight.intent_id for flight in self._flights)
 
     @property
     def futures(self) -> Mapping[str, Future[Delivered]]:
         """A future by intent id; its result says where the intent stands, its exception is DeliveryFailed."""
-        return MappingProxyType(self._futures)
+        return {flight.intent_id: flight.future for flight in self._flights}
 
     def done(self) -> bool:
         """Tell whether every intent was acknowledged or has failed."""
-        return all(future.done() for future in self._futures.values())
+        return all(flight.done for flight in self._flights)
 
     def wait(self, timeout: float = 30.0) -> Mapping[str, Delivered]:
         """Wait until all intents are acknowledged by Kafka and return where each stands, by intent id.
@@ -43,16 +95,17 @@ class Receipt:
         ids that are still on their way. Acknowledged means accepted, not deleted: that is the outcome's word.
         """
         deadline = Deadline(timeout)
-        concurrent.futures.wait(self._futures.values(), deadline.left())
-        failed = {i: f.exception() for i, f in self._futures.items() if f.done() and f.exception()}
+        futures = self.futures
+        concurrent.futures.wait(futures.values(), deadline.left())
+        failed = {i: f.exception() for i, f in futures.items() if f.done() and f.exception()}
         if failed:
             cause = next(iter(failed.values()))
             raise DeliveryFailed(f"{len(failed)} intents were not acknowledged: {cause}", tuple(failed))
-        if pending := [i for i, future in self._futures.items() if not future.done()]:
+        if pending := [i for i, future in futures.items() if not future.done()]:
             raise DeliveryPending(
                 f"{len(pending)} intents not acknowledged yet after {timeout:g} s: {pending[0]}", pending
             )
-        return {intent_id: future.result() for intent_id, future in self._futures.items()}
+        return {intent_id: future.result() for intent_id, future in futures.items()}
 
     def __repr__(self) -> str:
-        return f"Receipt({len(self._futures)} intents, {'done' if self.done() else 'pending'})"
+        return f"Receipt({len(self._flights)} intents, {'done' if self.done() else 'pending'})"

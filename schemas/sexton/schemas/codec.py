@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 import fastavro
 from fastavro.schema import SchemaParseException, fingerprint, parse_schema, to_parsing_canonical_form
 
-from sexton.schemas import events
+from sexton.schemas import events, packing
 from sexton.schemas.errors import InvalidEvent, UndecodableRecord
 from sexton.schemas.forms import NAMESPACE, from_avro, to_avro
 from sexton.schemas.memo import cache
@@ -120,11 +120,13 @@ class Codec:
         schema = schema_of(type(event))
         out = io.BytesIO()
         out.write(schema.header if self._registry is None else self._confluent_header(schema, topic))
+        plain = to_avro(event)
+        keys = packing.take_keys(plain) if type(event) is events.DeletionIntent else None
         try:
-            fastavro.schemaless_writer(out, schema.parsed, to_avro(event), strict=True)
+            fastavro.schemaless_writer(out, schema.parsed, plain, strict=True)
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InvalidEvent(f"not a {schema.name}: {error}") from error
-        return out.getvalue()
+        return out.getvalue() if keys is None else packing.splice(out.getvalue(), keys)
 
     def _confluent_header(self, schema: Schema, topic: str) -> bytes:
         registry = cast(SchemaSource, self._registry)
