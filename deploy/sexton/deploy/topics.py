@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from sexton.schemas import topics as table
+from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import KafkaUnavailable
 from sexton.schemas.settings import Settings
-from sexton.schemas.topics import TOPICS, TopicFound, TopicProblem
+from sexton.schemas.topics import TOPICS, TopicProblem
 
 __all__ = ["check_topics", "create_installation", "create_topics", "delete_topics"]
 
 _SECONDS = 30.0
-_REACH_SECONDS = 10.0
 
 
 def create_topics(
@@ -30,9 +28,9 @@ def create_topics(
     `partitions` replaces the table's number where more than one is allowed.
     Raises KafkaUnavailable when the brokers do not answer or refuse.
     """
-    admin = _admin(settings)
-    names, brokers = _cluster(admin)
-    replicas, insync = table.durability_for(brokers)
+    cluster = Cluster(settings)
+    names = cluster.topic_names()
+    replicas, insync = table.durability_for(cluster.brokers())
     if replication is not None:
         replicas, insync = replication, 2 if replication >= 3 else 1
     missing = [
@@ -48,7 +46,7 @@ def create_topics(
     if not missing:
         return []
     created = []
-    for name, future in admin.create_topics(missing, operation_timeout=_SECONDS).items():
+    for name, future in cluster.admin.create_topics(missing, operation_timeout=_SECONDS).items():
         if _done(future, f"topic cannot be created: {name}", tolerate=KafkaError.TOPIC_ALREADY_EXISTS):
             created.append(name)
     return created
@@ -74,9 +72,10 @@ def check_topics(settings: Settings) -> list[TopicProblem]:
 
     Raises KafkaUnavailable when the brokers do not answer.
     """
-    admin = _admin(settings)
-    _, brokers = _cluster(admin)
-    found = _describe(admin, [settings.topic(need.name) for need in TOPICS])
+    cluster = Cluster(settings)
+    brokers = cluster.brokers()
+    facts = cluster.topics([settings.topic(need.name) for need in TOPICS])
+    found = {name: each.found for name, each in facts.items()}
     problems = [
         problem
         for need in TOPICS
@@ -89,53 +88,12 @@ def check_topics(settings: Settings) -> list[TopicProblem]:
 
 def delete_topics(settings: Settings) -> None:
     """Delete every topic of this prefix: for stacks and tests that are thrown away."""
-    admin = _admin(settings)
-    names, _ = _cluster(admin)
+    cluster = Cluster(settings)
+    names = cluster.topic_names()
     doomed = [settings.topic(need.name) for need in TOPICS if settings.topic(need.name) in names]
     if doomed:
-        for name, future in admin.delete_topics(doomed, operation_timeout=_SECONDS).items():
+        for name, future in cluster.admin.delete_topics(doomed, operation_timeout=_SECONDS).items():
             _done(future, f"topic cannot be deleted: {name}")
-
-
-def _admin(settings: Settings) -> AdminClient:
-    return AdminClient(settings.kafka(log_level=0))
-
-
-def _cluster(admin: AdminClient) -> tuple[frozenset[str], int]:
-    try:
-        metadata = admin.list_topics(timeout=_REACH_SECONDS)
-    except KafkaException as error:
-        raise KafkaUnavailable(f"the brokers do not answer: {error.args[0].str()}") from error
-    return frozenset(metadata.topics), len(metadata.brokers)
-
-
-def _describe(admin: AdminClient, names: list[str]) -> Mapping[str, TopicFound]:
-    try:
-        metadata = admin.list_topics(timeout=_REACH_SECONDS).topics
-    except KafkaException as error:
-        raise KafkaUnavailable(f"the brokers do not answer: {error.args[0].str()}") from error
-    present = [name for name in names if name in metadata]
-    if not present:
-        return {}
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in present]
-    configs = {
-        resource.name: {name: str(entry.value) for name, entry in future.result().items()}
-        for resource, future in _answered(admin.describe_configs(resources, request_timeout=_SECONDS))
-    }
-    return {
-        name: TopicFound(
-            partitions=len(metadata[name].partitions),
-            replicas=min((len(p.replicas) for p in metadata[name].partitions.values()), default=0),
-            config=configs[name],
-        )
-        for name in present
-    }
-
-
-def _answered(futures: Mapping[ConfigResource, Future[Any]]) -> Iterator[tuple[ConfigResource, Future[Any]]]:
-    for resource, future in futures.items():
-        _done(future, f"topic cannot be described: {resource.name}")
-        yield resource, future
 
 
 def _done(future: Future[Any], message: str, tolerate: int | None = None) -> bool:
