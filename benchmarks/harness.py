@@ -28,11 +28,13 @@ from sexton.schemas.settings import Settings
 
 __all__ = [
     "BUCKET",
+    "RESULTS",
     "Bench",
     "BlackHole",
     "Parts",
     "Sampler",
     "Target",
+    "cpu_per_key",
     "machine",
     "median",
     "open_bench",
