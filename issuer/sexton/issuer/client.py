@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import httpx
 
+from sexton.issuer import request_ids
 from sexton.schemas.errors import IssuerUnavailable, RequestRefused
 from sexton.schemas.events import PartitionOffsets
 from sexton.schemas.windows import Window
@@ -293,7 +294,7 @@ class IssuerClient:
         self, path: str, body: dict[str, Any], request_id: str | None, deadline: float | None
     ) -> dict[str, Any]:
         # One id for all tries of this call: the issuer answers a retry with what the first one was given.
-        identity = {"request_id": request_id or uuid.uuid4().hex, "caller": self._caller}
+        identity = {"request_id": request_id or request_ids.new_id(), "caller": self._caller}
         body = {name: value for name, value in body.items() if value is not None}
         return self._insist(path, {**body, **identity}, self._end(deadline))
 

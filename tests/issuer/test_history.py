@@ -1,0 +1,215 @@
+"""What the fold forgets: windows below the oldest unsettled position, request ids older than those kept."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sexton.issuer import request_ids
+from sexton.issuer.decisions import Call, next_step
+from sexton.issuer.fold import VALID, State, Void, apply
+from sexton.issuer.history import RequestIds
+from sexton.schemas import events
+from sexton.schemas.errors import RequestRefused
+from sexton.schemas.events import Grant, IssueOperation, PartitionOffsets
+from sexton.schemas.windows import Window
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+GENESIS = events.Genesis(1, "cluster", "log", "intents", NOW)
+ATTACH = IssueOperation.ATTACH
+
+
+def barrier(
+    ends: Sequence[int], unsettled: Sequence[int] | None = None, topic: str = "intents"
+) -> events.Barrier:
+    """A Barrier event."""
+    claim = None if unsettled is None else PartitionOffsets(topic, unsettled)
+    return events.Barrier("b", PartitionOffsets("intents", ends), claim, NOW)
+
+
+def issued(tenant: str, generation: int, ends: Sequence[int], request_id: str | None = None) -> events.Issued:
+    """One tenant's next generation."""
+    grants = [Grant(tenant, generation, generation - 1 or None)]
+    name = request_id or f"{tenant}-{generation}"
+    return events.Issued(name, "c", ATTACH, "n", 0, 1, grants, PartitionOffsets("intents", ends), NOW)
+
+
+def fold(*log: events.GenerationEvent) -> State:
+    """Fold Genesis and these events."""
+    state = State()
+    for offset, event in enumerate((GENESIS, *log)):
+        apply(state, offset, event)
+    return state
+
+
+def timed(milliseconds: int, number: int = 0) -> str:
+    """A request id that carries this time."""
+    raw = bytearray(milliseconds.to_bytes(6, "big") + number.to_bytes(10, "big"))
+    raw[6], raw[8] = 0x70, 0x80
+    return str(uuid.UUID(bytes=bytes(raw)))
+
+
+class TestWindows:
+    def test_a_superseded_window_below_the_floor_is_gone(self) -> None:
+        """A window that ends at or below the oldest unsettled position of every partition is forgotten."""
+        state = fold(issued("t", 1, [3, 4]), issued("t", 2, [7, 9]), barrier([9, 9], [7, 9]))
+
+        assert state.window("t", 1, 0) is None
+        assert state.window("t", 2, 0) == Window(7)
+        assert (state.newest("t"), state.known("t")) == (2, True)
+
+    @pytest.mark.parametrize("unsettled", [[6, 9], [7, 8], [7], []])
+    def test_one_partition_above_the_floor_keeps_the_window(self, unsettled: list[int]) -> None:
+        """As long as one partition may hold an unsettled intent of the generation nothing is forgotten."""
+        state = fold(issued("t", 1, [3, 4]), issued("t", 2, [7, 9]), barrier([9, 9], unsettled))
+
+        assert state.window("t", 1, 0) == Window(3, 7)
+
+    def test_the_newest_is_never_cut(self) -> None:
+        """However far everything is settled, the newest generation keeps its window."""
+        state = fold(issued("t", 1, [3]), barrier([90], [90]))
+
+        assert state.window("t", 1, 0) == Window(3)
+
+    def test_the_floor_never_falls(self) -> None:
+        """A later barrier with lower positions brings nothing back and lets later windows go in order."""
+        state = fold(
+            issued("t", 1, [3]),
+            issued("t", 2, [7]),
+            barrier([9], [9]),
+            barrier([9], [1]),
+            issued("t", 3, [9]),
+            barrier([9], [0]),
+        )
+
+        assert list(state.cuts.floor) == [9]
+        assert [state.window("t", g, 0) for g in (1, 2, 3)] == [None, None, Window(9)]
+
+    @pytest.mark.parametrize(
+        "claim", [barrier([9], [10]), barrier([9], [9, 1]), barrier([9], [-1]), barrier([9], [9], "other")]
+    )
+    def test_an_impossible_claim_cuts_nothing(self, claim: events.Barrier) -> None:
+        """Positions beyond the barrier's own end offsets, or of another topic, are not believed."""
+        state = fold(issued("t", 1, [3]), issued("t", 2, [7]), claim)
+
+        assert state.window("t", 1, 0) == Window(3, 7)
+        assert list(state.high) == [9]
+
+
+@st.composite
+def settled_logs(draw: st.DrawFn) -> list[events.GenerationEvent]:
+    """Logs with barriers that carry unsettled positions, some of which fall back or claim too much."""
+    log: list[events.GenerationEvent] = []
+    newest = dict.fromkeys("ab", 0)
+    written, unsettled = [0, 0], [0, 0]
+    for _ in range(draw(st.integers(1, 25))):
+        written = [end + draw(st.integers(0, 3)) for end in written]
+        ends = [max(0, end - draw(st.sampled_from((0, 0, 2)))) for end in written]
+        if draw(st.booleans()):
+            tenant = draw(st.sampled_from("ab"))
+            newest[tenant] += 1
+            log.append(issued(tenant, newest[tenant], ends))
+        else:
+            unsettled = [
+                draw(st.integers(max(0, low - 1), max(low, end) + 1))
+                for low, end in zip(unsettled, ends, strict=True)
+            ]
+            log.append(barrier(ends, draw(st.sampled_from((None, unsettled, unsettled)))))
+    return log
+
+
+def verdicts(state: State, floor: Sequence[int]) -> Iterator[bool]:
+    """Every verdict about positions at or above the floor."""
+    for tenant in "ab":
+        for generation in range(15):
+            for partition, end in enumerate(state.high):
+                window = state.window(tenant, generation, partition)
+                low = floor[partition] if partition < len(floor) else 0
+                for offset in range(low, end + 2):
+                    yield window is not None and window.covers(offset)
+
+
+@settings(max_examples=150)
+@given(settled_logs())
+def test_the_cut_changes_no_verdict_above_the_floor(log: list[events.GenerationEvent]) -> None:
+    """Positions that may still be asked about are judged the same with the history and without."""
+    whole = [
+        events.Barrier(e.request_id, e.ends, None, NOW) if isinstance(e, events.Barrier) else e for e in log
+    ]
+    for length in range(1, len(log) + 1):
+        cut, uncut = fold(*log[:length]), fold(*whole[:length])
+        floor = cut.cuts.floor
+
+        assert list(verdicts(cut, floor)) == list(verdicts(uncut, floor))
+        assert [cut.newest(t) for t in "ab"] == [uncut.newest(t) for t in "ab"]
+
+
+@settings(max_examples=100)
+@given(settled_logs())
+def test_nothing_below_the_floor_is_kept(log: list[events.GenerationEvent]) -> None:
+    """History is as short as the floor allows: every kept window but the newest reaches above it."""
+    state = fold(*log)
+
+    for tenant in state:
+        for closing in tenant.issues[1:]:
+            assert not state.cuts.below_floor(closing.high)
+
+
+class TestRequestIds:
+    def test_a_new_id_carries_its_time(self) -> None:
+        """Ids made here are UUIDs of version 7 that differ."""
+        one, other = request_ids.new_id(), request_ids.new_id()
+
+        assert one != other
+        assert uuid.UUID(one).version == 7 or uuid.UUID(one).variant == uuid.RFC_4122
+        assert abs((request_ids.instant_of(one) or 0) / 1000 - datetime.now(UTC).timestamp()) < 60
+
+    @pytest.mark.parametrize("text", ["", "r-1", uuid.uuid4().hex, "x" * 36, request_ids.new_id() + "0"])
+    def test_other_ids_carry_none(self, text: str) -> None:
+        """What is no UUID of version 7 has no time."""
+        assert request_ids.instant_of(text) is None
+
+    def test_the_oldest_are_forgotten_and_refused(self) -> None:
+        """Of more ids than are kept the oldest go, and what is not newer than all that are left is refused."""
+        ids: RequestIds[int] = RequestIds(kept=3)
+        for number in (5, 1, 3, 4):
+            ids.bind(timed(number), number)
+
+        assert [ids.get(timed(n)) for n in (1, 3, 4, 5)] == [None, 3, 4, 5]
+        assert [ids.expired(timed(n)) for n in (1, 2, 3, 4, 5, 6)] == [True, True, False, False, False, False]
+        assert ids.expired(timed(3, 7))
+
+    def test_an_id_without_a_time_is_kept(self) -> None:
+        """A text that carries no time cannot be told from a new call later, so it stays."""
+        ids: RequestIds[int] = RequestIds(kept=1)
+        for name in ("a", timed(1), "b", timed(2)):
+            ids.bind(name, 0)
+
+        assert {name for name, _ in ids} == {"a", "b", timed(2)}
+        assert not ids.expired("c")
+
+    def test_a_clock_that_runs_ahead_shuts_nobody_out(self) -> None:
+        """An id from the future takes one place; ids of the present are taken as before."""
+        ids: RequestIds[int] = RequestIds(kept=3)
+        for number in (2**47, 1, 2, 3, 4):
+            ids.bind(timed(number), number)
+
+        assert not ids.expired(timed(5))
+
+    def test_a_late_retry_is_refused_not_issued_again(self) -> None:
+        """I-6: a retry whose answer was forgotten is void in the log and refused at the door."""
+        state = State()
+        state.requests = RequestIds(kept=2)
+        events_ = [GENESIS, *(issued("t", g, [0], timed(g)) for g in (1, 2, 3))]
+        assert [apply(state, offset, event) for offset, event in enumerate(events_)] == [VALID] * 4
+
+        assert apply(state, 4, issued("t", 4, [0], timed(1))) == Void("request-expired")
+        with pytest.raises(RequestRefused) as refused:
+            next_step(state, Call(timed(1), "c", ATTACH, "n", ("t",)))
+        assert refused.value.type == "request-expired"
+        assert state.newest("t") == 3
