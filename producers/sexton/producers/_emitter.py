@@ -50,7 +50,7 @@ class Prepared:
     record: Record
 
 
-_OnFailed = Callable[[Prepared], None]
+_OnFailed = Callable[[events.DeletionIntent], None]
 
 
 class Emitter:
@@ -96,7 +96,8 @@ class Emitter:
         flights: list[Flight] = []
         for index, one in enumerate(prepared):
             flight = Flight(one.intent.intent_id, self._landed)
-            self._pending[flight] = (one, on_failed)
+            # Not the record: its bytes are the Kafka client's by then, a second copy only fills the memory.
+            self._pending[flight] = (one.intent, on_failed)
             self._emitted += 1
             try:
                 self._transport.send(one.record, flight, deadline)
@@ -139,7 +140,7 @@ class Emitter:
         self._transport.renew()
 
     def _reset(self) -> None:
-        self._pending: dict[Flight, tuple[Prepared, _OnFailed | None]] = {}
+        self._pending: dict[Flight, tuple[events.DeletionIntent, _OnFailed | None]] = {}
         self._failed: list[str] = []
         self._emitted = self._delivered = 0
         # Unique without a random number for each intent: nobody else, no child either, draws these 96 bits.
@@ -152,10 +153,10 @@ class Emitter:
         if known is None:
             return False
         if failed:
-            prepared, on_failed = known
+            intent, on_failed = known
             self._failed.append(flight.intent_id)
             if on_failed is not None:
-                on_failed(prepared)
+                on_failed(intent)
         else:
             self._delivered += 1
         return True
@@ -169,7 +170,7 @@ class Emitter:
     ) -> None:
         if on_failed is not None:
             for unsent in left:
-                on_failed(unsent)
+                on_failed(unsent.intent)
         if isinstance(error, BufferError):
             ids = [unsent.intent.intent_id for unsent in left]
             accepted = [flight.intent_id for flight in sent]

@@ -162,9 +162,9 @@ class Tenant:
         intents = intents_for(self._name, self._node, self._guards, bucket, keys, self._emitter)
         return self._emitter.prepare(intents)
 
-    def _release(self, failed: Prepared) -> None:
+    def _release(self, failed: events.DeletionIntent) -> None:
         # May be named again, in another intent; it is still never handed out by `key`.
-        action = failed.intent.action
+        action = failed.action
         if isinstance(action, events.DeleteObjects):
             self._names.allow_again(action.bucket, action.phases[0])
 
