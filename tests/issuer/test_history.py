@@ -175,20 +175,36 @@ class TestRequestIds:
         assert request_ids.instant_of(text) is None
 
     def test_the_oldest_are_forgotten_and_refused(self) -> None:
-        """Of more ids than are kept the oldest go, and what is not newer than all that are left is refused."""
+        """Of more ids than are kept the oldest go, and what is not newer than the last of them is refused."""
         ids: RequestIds[int] = RequestIds(kept=3)
         for number in (5, 1, 3, 4):
-            ids.bind(timed(number), number)
+            ids.bind(timed(number), number, 1)
 
         assert [ids.get(timed(n)) for n in (1, 3, 4, 5)] == [None, 3, 4, 5]
-        assert [ids.expired(timed(n)) for n in (1, 2, 3, 4, 5, 6)] == [True, True, False, False, False, False]
-        assert ids.expired(timed(3, 7))
+        assert [ids.expired(timed(n)) for n in (0, 1, 2, 3, 6)] == [True, True, False, False, False]
+        assert ids.expired(timed(1, 7))
+
+    def test_large_answers_are_forgotten_sooner(self) -> None:
+        """Numbers in answers are limited too, and a single answer above the limit is kept."""
+        ids: RequestIds[int] = RequestIds(grants=10)
+        for number, grants in ((1, 5), (2, 5), (3, 4), (4, 50)):
+            ids.bind(timed(number), number, grants)
+
+        assert [name for name, _ in ids] == [timed(4)]
+
+    def test_what_was_bound_just_now_is_kept(self) -> None:
+        """The call that an event answers can read its answer, however old its id is."""
+        ids: RequestIds[int] = RequestIds(kept=2)
+        for number in (5, 6, 1):
+            ids.bind(timed(number), number, 1)
+
+        assert ids.get(timed(1)) == 1
 
     def test_an_id_without_a_time_is_kept(self) -> None:
         """A text that carries no time cannot be told from a new call later, so it stays."""
         ids: RequestIds[int] = RequestIds(kept=1)
         for name in ("a", timed(1), "b", timed(2)):
-            ids.bind(name, 0)
+            ids.bind(name, 0, 1)
 
         assert {name for name, _ in ids} == {"a", "b", timed(2)}
         assert not ids.expired("c")
@@ -197,7 +213,7 @@ class TestRequestIds:
         """An id from the future takes one place; ids of the present are taken as before."""
         ids: RequestIds[int] = RequestIds(kept=3)
         for number in (2**47, 1, 2, 3, 4):
-            ids.bind(timed(number), number)
+            ids.bind(timed(number), number, 1)
 
         assert not ids.expired(timed(5))
 

@@ -93,6 +93,36 @@ SAMPLES: dict[str, events.Event] = {
     ),
     "detached": events.Detached("r-3", "host/1/abc", "node-7", "x", 4, _NOW),
     "dropped": events.Dropped("r-4", "host/1/abc", "x", _NOW),
+    "issued_first_form": events.IssuedFirstForm(
+        request_id="r-5",
+        caller="host/1/abc",
+        operation=events.IssueOperation.ATTACH,
+        node="node-7",
+        node_generation=0xFF_FFFF,
+        part=1,
+        parts=2,
+        grants=[events.Grant("x", 0xFF_FFFF, 0xFF_FFFE), events.Grant("y", 1, None)],
+        ends=_ENDS,
+        issued_at=_NOW,
+    ),
+    "node_registered": events.NodeRegistered(
+        "r-6", "host/1/abc", "node-7", 0xFFFF, 0xFF_FFFF, 0xFF_FFFE, _ENDS, _NOW
+    ),
+    "fenced": events.Fenced("r-7", "host/1/abc", "x", 5, 4, _ENDS, _NOW),
+    "imported": events.Imported(
+        request_id="r-8",
+        caller="host/1/abc",
+        part=0,
+        parts=1,
+        tenants=[
+            events.ImportedTenant("x", events.GenerationForm.FINAL, 0, None),
+            events.ImportedTenant("y ☃", events.GenerationForm.FINAL, None, "node-8"),
+            events.ImportedTenant("z", events.GenerationForm.FIRST, 0xFF_FFFF, "node-7"),
+        ],
+        nodes=[events.ImportedNode("node-7", 0xFFFF, 12)],
+        ends=_ENDS,
+        imported_at=_NOW,
+    ),
 }
 
 

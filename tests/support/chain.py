@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -124,8 +124,7 @@ class Chain:
 
     def generation_events(self) -> list[events.Event]:
         """The issuer's log."""
-        kinds = (events.Genesis, events.Issued, events.Barrier, events.Detached, events.Dropped)
-        return self._read(records.GENERATIONS, *kinds)
+        return self._read(records.GENERATIONS, *get_args(events.GenerationEvent))
 
     def configure(self, topic: str, name: str, value: str) -> None:
         """Change a setting of a topic."""

@@ -27,6 +27,10 @@ _ALL = (
     events.Barrier,
     events.Detached,
     events.Dropped,
+    events.IssuedFirstForm,
+    events.NodeRegistered,
+    events.Fenced,
+    events.Imported,
 )
 _CODES = {
     "deleted": "32",

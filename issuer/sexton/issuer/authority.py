@@ -14,9 +14,18 @@ from datetime import UTC, datetime
 
 from msgspec import UNSET
 
-from sexton.issuer import wire
+from sexton.issuer import request_ids, wire
 from sexton.issuer.deadline import Coalescer, Deadline
-from sexton.issuer.decisions import Call, Granted, Part, check_alive, check_binding, held, next_step
+from sexton.issuer.decisions import (
+    Call,
+    Granted,
+    Part,
+    check_alive,
+    check_binding,
+    check_in_time,
+    held,
+    next_step,
+)
 from sexton.issuer.fold import Request, State
 from sexton.issuer.log import LogReader, LogWriter
 from sexton.issuer.metrics import Metrics
@@ -163,6 +172,7 @@ class Authority:
                 if known is not None:
                     check_binding(known, binding, [tenant])
                     return wire.Ended(known.offsets[0], request_id, tenant, known.granted[tenant] or None)
+                check_in_time(state, request_id)
                 event = make(state)
             self._append(event, request_id, 0, deadline)
 
@@ -242,7 +252,7 @@ class Authority:
 
 
 def _identity(request_id: str | None, caller: str | None, node: str) -> tuple[str, str]:
-    return request_id or uuid.uuid4().hex, caller or node
+    return request_id or request_ids.new_id(), caller or node
 
 
 def _answer(state: State, subject: wire.Subject) -> wire.Answer | None:

@@ -86,11 +86,11 @@ class BarrierAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One generation of a tenant, where it was issued, and its window in each partition."""
+    """One generation of a tenant, where it was issued, and its window; `node` is None where none got it."""
 
     generation: int
     log_offset: int
-    node: str
+    node: str | None
     start: tuple[int, ...]
     until: tuple[int, ...] | None
 

@@ -18,6 +18,7 @@ __all__ = [
     "check_alive",
     "check_believed",
     "check_binding",
+    "check_in_time",
     "held",
     "next_step",
 ]
@@ -69,6 +70,7 @@ def next_step(state: State, call: Call) -> Granted | Part:
             return Granted(call.request_id, max(known.offsets.values()), dict(known.granted))
     elif not wanted:
         return Granted(call.request_id, state.log_offset, {})
+    check_in_time(state, call.request_id)
     granted = known.granted if known else {}
     left = [tenant for tenant in wanted if tenant not in granted]
     for tenant in left:
@@ -87,6 +89,16 @@ def check_binding(known: Request, asked: Request, tenants: Sequence[str] | None)
         )
     if not same:
         raise RequestRefused("request-id-conflict", "the request id belongs to another call or caller")
+
+
+def check_in_time(state: State, request_id: str) -> None:
+    """Raise RequestRefused when the request id is so old that its answer may have been forgotten."""
+    if state.requests.expired(request_id):
+        raise RequestRefused(
+            "request-expired",
+            f"the request id is older than every one that is remembered: {request_id}",
+            status=410,
+        )
 
 
 def check_alive(state: State, tenant: str) -> None:

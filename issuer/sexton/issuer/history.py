@@ -5,24 +5,26 @@ unsettled position that a valid Barrier carried. Every intent below that positio
 an intent at or above it stands outside the window, so its verdict is `never` with the window and without.
 A generation without a window is answered as one that was never issued.
 
-Request ids: of the ids that carry a time the newest `KEPT_REQUESTS` are kept. Once that many are, an unknown
-id not newer than the oldest of them may be the retry of a call that was answered long ago, so it is refused,
-never carried out again. Ids are compared with ids alone: no clock but the clients' own counts, and one that
-runs ahead takes one place of many and shuts nobody out.
+Request ids: of the ids that carry a time the newest are kept, up to `KEPT_REQUESTS` of them and `KEPT_GRANTS`
+numbers in their answers. The time of the newest that went is the mark: an unknown id not above it may be the
+retry of a call that was answered long ago, so it is refused, never carried out again. Ids are compared with
+ids alone: no clock but the clients' own counts, and one that runs ahead moves no mark.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from sexton.issuer.request_ids import instant_of
 
-__all__ = ["KEPT_REQUESTS", "Cuts", "HasHistory", "RequestIds"]
+__all__ = ["KEPT_GRANTS", "KEPT_REQUESTS", "Cuts", "HasHistory", "RequestIds"]
 
-KEPT_REQUESTS = 200_000  # part of the log's format: readers that differ in it would judge differently
+# Part of the log's format: readers that differ in these would judge differently.
+KEPT_REQUESTS = 200_000
+KEPT_GRANTS = 1_000_000
 _Bound = TypeVar("_Bound")
 
 
@@ -43,6 +45,12 @@ class Cuts:
     def __init__(self) -> None:
         self.floor: Sequence[int] = ()
         self._closed: deque[tuple[Sequence[int], list[HasHistory]]] = deque()
+
+    def restore(self, floor: Sequence[int], closed: Iterable[tuple[Sequence[int], HasHistory]]) -> None:
+        """Take over what another reader has found; `closed` is in the order in which the windows closed."""
+        self.floor = list(floor)
+        for until, owner in closed:
+            self.close(until, owner)
 
     def close(self, until: Sequence[int], owner: HasHistory) -> None:
         """Note that the newest window of `owner` was just superseded and ends at `until`."""
@@ -67,9 +75,12 @@ class Cuts:
 class RequestIds(Generic[_Bound]):
     """The request ids that have a valid event, each with what it is bound to; the oldest are forgotten."""
 
-    def __init__(self, kept: int = KEPT_REQUESTS) -> None:
-        self._kept = kept
+    def __init__(self, kept: int = KEPT_REQUESTS, grants: int = KEPT_GRANTS) -> None:
+        self.mark = -1
+        self._limit, self._grants_limit = kept, grants
         self._bound: dict[str, _Bound] = {}
+        self._grants: dict[str, int] = {}  # of the ids that carry a time
+        self._granted = 0
         self._by_time: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
@@ -84,19 +95,33 @@ class RequestIds(Generic[_Bound]):
 
     def expired(self, request_id: str) -> bool:
         """Tell whether an id is unknown and may be one that was forgotten."""
-        if len(self._by_time) < self._kept or request_id in self._bound:
+        if self.mark < 0 or request_id in self._bound:
             return False
         instant = instant_of(request_id)
-        return instant is not None and instant <= self._by_time[0][0]
+        return instant is not None and instant <= self.mark
 
-    def bind(self, request_id: str, bound: _Bound) -> _Bound:
-        """Return what the id, which has not expired, is bound to: `bound` if that was nothing so far."""
+    def bind(self, request_id: str, bound: _Bound, grants: int) -> _Bound:
+        """Return what the id, which has not expired, is bound to: `bound` if that was nothing so far.
+
+        `grants` more numbers are in its answer. The ids beyond the limits are forgotten, but never this one.
+        """
         known = self._bound.setdefault(request_id, bound)
-        if known is bound and (instant := instant_of(request_id)) is not None:
-            heapq.heappush(self._by_time, (instant, request_id))
-            if len(self._by_time) > self._kept:
-                del self._bound[heapq.heappop(self._by_time)[1]]
+        if (instant := instant_of(request_id)) is not None:
+            if known is bound:
+                heapq.heappush(self._by_time, (instant, request_id))
+            self._grants[request_id] = self._grants.get(request_id, 0) + grants
+            self._granted += grants
+            self._forget(request_id)
         return known
+
+    def _forget(self, keep: str) -> None:
+        while len(self._by_time) > self._limit or self._granted > self._grants_limit:
+            if self._by_time[0][1] == keep:
+                return
+            instant, oldest = heapq.heappop(self._by_time)
+            self.mark = max(self.mark, instant)
+            self._granted -= self._grants.pop(oldest)
+            del self._bound[oldest]
 
 
 def _at(offsets: Sequence[int], partition: int) -> int:

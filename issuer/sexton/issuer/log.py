@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -30,7 +30,7 @@ from sexton.schemas.settings import Settings
 __all__ = ["MAX_EVENT_BYTES", "LogReader", "LogWriter", "check_genesis", "read_genesis", "write_genesis"]
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024  # 10,000 grants with the longest names fit
-_EVENTS = (events.Genesis, events.Issued, events.Barrier, events.Detached, events.Dropped)
+_EVENTS: tuple[type[events.GenerationEvent], ...] = get_args(events.GenerationEvent)
 _KEPT_REASONS = 10_000
 _FINAL = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _DEAD_PRODUCER = (KafkaError._FATAL, KafkaError._STATE)
@@ -59,7 +59,7 @@ def _consumer(settings: Settings) -> Consumer:
 
 def _decode(message: Message) -> events.GenerationEvent:
     try:
-        return cast(events.GenerationEvent, _codec.decode(message.value(), *_EVENTS))
+        return _codec.decode(message.value(), *_EVENTS)
     except UndecodableRecord as error:
         # A newer writer's event too: to skip it could hand out a number twice.
         where = f"the generations log cannot be read at offset {message.offset()}"

@@ -7,12 +7,12 @@ issuer.written(0, 5)                     # five intents now stand in partition 0
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from sexton.issuer import request_ids
 from sexton.issuer.client import Attachment, BarrierAnswer, Span, Subject, TenantState, Validation
-from sexton.issuer.decisions import Call, Granted, check_alive, check_binding, held, next_step
+from sexton.issuer.decisions import Call, Granted, check_alive, check_binding, check_in_time, held, next_step
 from sexton.issuer.fold import FORMAT, Request, State, Valid, apply
 from sexton.schemas import checks, events
 from sexton.schemas.errors import InvalidEvent, IssuerUnavailable, RequestRefused
@@ -159,6 +159,8 @@ class FakeIssuer:
         known = self._state.request(request_id)
         if known is not None:
             check_binding(known, binding, [tenant])
+        else:
+            check_in_time(self._state, request_id)
         return known
 
     def _issue(self, call: Call) -> Granted:
@@ -185,7 +187,7 @@ class FakeIssuer:
 
 
 def _id(request_id: str | None) -> str:
-    return request_id or uuid.uuid4().hex
+    return request_id or request_ids.new_id()
 
 
 def _check_name(tenant: str) -> None:

@@ -170,7 +170,7 @@ class Span(Struct, omit_defaults=True):
 
     generation: int
     log_offset: int
-    node: str
+    node: str | None
     start: list[int] = field(name="from")
     until: list[int] | UnsetType = UNSET
 

@@ -10,6 +10,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from sexton.schemas.log_events import (
+    Barrier,
+    Detached,
+    Dropped,
+    Fenced,
+    GenerationEvent,
+    GenerationForm,
+    Genesis,
+    Grant,
+    Imported,
+    ImportedNode,
+    ImportedTenant,
+    Issued,
+    IssuedFirstForm,
+    IssueOperation,
+    NodeRegistered,
+    PartitionOffsets,
+)
+
 __all__ = [
     "Action",
     "AdvanceHorizon",
@@ -24,15 +43,22 @@ __all__ = [
     "Detached",
     "Dropped",
     "Event",
+    "Fenced",
     "GenerationEvent",
+    "GenerationForm",
     "GenerationGuard",
     "Genesis",
     "Grant",
     "Guard",
+    "Imported",
+    "ImportedNode",
+    "ImportedTenant",
     "IssueOperation",
     "Issued",
+    "IssuedFirstForm",
     "KeyCondition",
     "KeyOutcome",
+    "NodeRegistered",
     "NotBeforeGuard",
     "Outcome",
     "OutcomeWord",
@@ -82,13 +108,6 @@ class VerdictResult(StrEnum):
     REFUSED = "refused"
 
 
-class IssueOperation(StrEnum):
-    """The call that handed generations out."""
-
-    ATTACH = "attach"
-    RE_ATTACH = "re_attach"
-
-
 @dataclass(frozen=True, slots=True)
 class Position:
     """Where a record stands; `topic_id` is Kafka's own id, which a re-created topic does not share."""
@@ -96,14 +115,6 @@ class Position:
     topic_id: str
     partition: int
     offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionOffsets:
-    """One offset for each partition of a topic, by partition number."""
-
-    topic_id: str
-    offsets: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,72 +292,4 @@ class DeadLetter:
     dead_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Genesis:
-    """First event of the generations log: names the cluster and the topics it belongs to."""
-
-    format: int
-    cluster_id: str
-    generations_topic_id: str
-    intents_topic_id: str
-    written_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """One tenant's new generation and the one that it supersedes (None for the first)."""
-
-    tenant: str
-    generation: int
-    supersedes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Issued:
-    """Generations handed out in one call: valid with all grants or void with all."""
-
-    request_id: str
-    caller: str
-    operation: IssueOperation
-    node: str
-    part: int
-    parts: int
-    grants: Sequence[Grant]
-    ends: PartitionOffsets
-    issued_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Barrier:
-    """End offsets of the intents topic, read before this event was appended."""
-
-    request_id: str
-    ends: PartitionOffsets
-    unsettled: PartitionOffsets | None
-    raised_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Detached:
-    """A node gives a tenant back; the generation stays the newest until it is superseded."""
-
-    request_id: str
-    caller: str
-    node: str
-    tenant: str
-    generation: int
-    detached_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A tenant ends: nothing is issued for it afterwards."""
-
-    request_id: str
-    caller: str
-    tenant: str
-    dropped_at: datetime
-
-
-GenerationEvent = Genesis | Issued | Barrier | Detached | Dropped
 Event = DeletionIntent | DeferredIntent | Outcome | DeadLetter | GenerationEvent

@@ -21,3 +21,8 @@ class Window:
     def covers(self, offset: int) -> bool:
         """Tell whether an intent at `offset`, which lies below the barrier's end offset, is believed."""
         return self.start <= offset and (self.until is None or offset < self.until)
+
+    def intersect(self, other: Window) -> Window:
+        """Return the offsets that lie in both; with `until` not above `start` there are none."""
+        ends = [until for until in (self.until, other.until) if until is not None]
+        return Window(max(self.start, other.start), min(ends, default=None))
