@@ -105,13 +105,22 @@ class RequestIds(Generic[_Bound]):
 
         `grants` more numbers are in its answer. The ids beyond the limits are forgotten, but never this one.
         """
+        known = self.restore(request_id, bound, grants)
+        self._forget(request_id)
+        return known
+
+    def weight(self, request_id: str) -> int:
+        """Return how many numbers were counted for an id, 0 for one without a time."""
+        return self._grants.get(request_id, 0)
+
+    def restore(self, request_id: str, bound: _Bound, weight: int) -> _Bound:
+        """Take over an id that another reader kept, and return what it is bound to."""
         known = self._bound.setdefault(request_id, bound)
         if (instant := instant_of(request_id)) is not None:
             if known is bound:
                 heapq.heappush(self._by_time, (instant, request_id))
-            self._grants[request_id] = self._grants.get(request_id, 0) + grants
-            self._granted += grants
-            self._forget(request_id)
+            self._grants[request_id] = self._grants.get(request_id, 0) + weight
+            self._granted += weight
         return known
 
     def _forget(self, keep: str) -> None:

@@ -28,6 +28,7 @@ from sexton.schemas.log_events import (
     NodeRegistered,
     PartitionOffsets,
 )
+from sexton.schemas.snapshot_records import SnapshotChunk, SnapshotManifest
 
 __all__ = [
     "Action",
@@ -65,6 +66,8 @@ __all__ = [
     "PartitionOffsets",
     "Position",
     "PromiseGuard",
+    "SnapshotChunk",
+    "SnapshotManifest",
     "TransactionGuard",
     "TransactionState",
     "UnchangedGuard",
@@ -292,4 +295,12 @@ class DeadLetter:
     dead_at: datetime
 
 
-Event = DeletionIntent | DeferredIntent | Outcome | DeadLetter | GenerationEvent
+Event = (
+    DeletionIntent
+    | DeferredIntent
+    | Outcome
+    | DeadLetter
+    | GenerationEvent
+    | SnapshotChunk
+    | SnapshotManifest
+)
