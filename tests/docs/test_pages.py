@@ -1,0 +1,207 @@
+"""What the pages say of the code, compared with the code."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import re
+import tomllib
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import get_args
+
+import docs.generate
+import prometheus_client
+import pytest
+import typer
+from tests.support import pages
+from tests.support.pages import PAGES, ROOT
+
+import sexton.producers
+from sexton.deploy.demo.checks import CHECKS
+from sexton.deploy.main import NOUNS, run
+from sexton.issuer.metrics import Metrics
+from sexton.producers import Limits
+from sexton.schemas.checks import check_intent
+from sexton.schemas.events import Action, DeletionIntent, Guard, OutcomeWord
+from sexton.schemas.forms import from_json
+from sexton.schemas.settings import load
+from sexton.streaming_jobs.reaper import progress
+from sexton.streaming_jobs.reaper.counts import Counts
+
+DOCS = ROOT / "docs"
+FILLED = {"intent_id": "given-by-emit", "emitted_at": datetime.now(UTC), "emitter": "given-by-emit"}
+NO_PLACE_HERE = re.compile(
+    r"p[y]pi[.]o|python[h]osted|mav[e]n[.]org|npm[j]s[.]|proxy[.]go[l]ang|deb[.]deb[i]an|spark-pack[a]ges[.]org"
+    r"|/wor[k]/|/roo[t]/|/home/\w|/tm[p]/\w+/\w+/"
+)
+
+
+def source(*folders: str) -> str:
+    """All Python code of some parts."""
+    return "\n".join(
+        file.read_text(encoding="utf-8") for folder in folders for file in (ROOT / folder).glob("**/*.py")
+    )
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as they are made when it is shown."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every link to a file or heading of the tree resolves."""
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+@pytest.mark.parametrize("file", [*PAGES, *sorted((DOCS / "examples").iterdir())], ids=lambda file: file.name)
+def test_nothing_of_one_machine_is_in_it(file: Path) -> None:
+    """Neither registry hosts nor paths of the machine it was written on."""
+    assert NO_PLACE_HERE.findall(file.read_text(encoding="utf-8")) == []
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    """Nobody has to know that a page exists to find it."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    assert [page.name for page in DOCS.glob("*.md") if f"docs/{page.name}" not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_exists(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Noun, verb and flags of each command that a page names are known to the command's help."""
+    for _, *words in pages.commands(page):
+        name = words[0] if words else "--help"
+        noun = next((noun for noun in NOUNS if noun.name == name), None)
+        if noun is None:
+            assert run([name]) == 0, words
+            continue
+        module, _, attribute = noun.target.partition(":")
+        verbs = isinstance(getattr(importlib.import_module(module), attribute), typer.Typer)
+        capsys.readouterr()
+        assert run([*words[: 2 if verbs and len(words) > 1 else 1], "--help"]) == 0, words
+        told = capsys.readouterr().out
+        flags = [word for word in words if word.startswith("--")]
+        assert [flag for flag in flags if not re.search(rf"{flag}\b", told)] == []
+
+
+def test_the_settings_page_is_fresh() -> None:
+    """docs/settings.md is what `python -m docs.generate` writes."""
+    assert docs.generate.SETTINGS.read_text(encoding="utf-8") == docs.generate.settings_page()
+
+
+def test_the_settings_file_on_the_page_is_one(tmp_path: Path) -> None:
+    """The TOML that the page shows is taken."""
+    (text,) = pages.blocks(DOCS / "settings.md", "toml")
+    file = tmp_path / "sexton.toml"
+    file.write_text(text)
+
+    settings = load({"SEXTON_CONFIG": str(file)})
+
+    assert settings.allow == ("backups", "layers/tenants/")
+    assert settings.kafka_extra == tomllib.loads(text)["kafka_extra"]
+
+
+@pytest.mark.parametrize(
+    "line", list(pages.examples(DOCS / "records.md")), ids=lambda line: str(line["action"])[:60]
+)
+def test_examples_of_intents_are_intents(line: dict[str, object]) -> None:
+    """Each JSON line can be read, and breaks no rule."""
+    check_intent(from_json(DeletionIntent, line, defaults=FILLED))
+
+
+def test_examples_show_every_guard_and_action() -> None:
+    """No guard and no action is without an example."""
+    shown = json.dumps(list(pages.examples(DOCS / "records.md")))
+
+    kinds = [*get_args(Guard), *get_args(Action)]
+    assert [kind.__name__ for kind in kinds if f'"{kind.__name__}"' not in shown] == []
+
+
+def test_words_and_reasons_are_listed() -> None:
+    """Every outcome word, and every reason of a verdict, a deferral or a dead letter, is on the page."""
+    text = (DOCS / "records.md").read_text(encoding="utf-8")
+    reasons = set(re.findall(r'UndecodableRecord\(\s*"([a-z-]+)"', source("schemas"))) - {"null"}
+    judge = (ROOT / "streaming_jobs/sexton/streaming_jobs/reaper/judge.py").read_text(encoding="utf-8")
+    reasons |= set(re.findall(r'(?:VerdictResult\.\w+, |NotYet\(\s*)"([a-z-]+)"', judge))
+    assert {"superseded", "not-before", "trailing-bytes"} <= reasons
+
+    assert {name for name in {*reasons, *OutcomeWord} if f"| `{name}` |" not in text} == set()
+
+
+def test_metrics_of_page_and_code_are_the_same() -> None:
+    """What the operating page names exists, and what exists is named."""
+    text = (DOCS / "operating.md").read_text(encoding="utf-8")
+    families = [*Metrics().registry.collect(), *prometheus_client.REGISTRY.collect()]
+    assert progress.BARRIERS
+    exist = {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in families
+        if family.name.startswith("sexton_")
+    }
+
+    assert set(re.findall(r"\bsexton_\w+", text)) == exist
+
+
+def test_the_progress_line_is_the_one_that_is_printed() -> None:
+    """The JSON line on the operating page has the fields of a real one."""
+    (text,) = pages.blocks(DOCS / "operating.md", "json")
+    out = io.StringIO()
+    progress.Progress(out).settled(0, Counts(), (), 1.0)
+
+    assert json.loads(text).keys() == json.loads(out.getvalue()).keys()
+
+
+def test_problem_types_are_listed() -> None:
+    """Every type of a problem that the issuer answers with is on the HTTP page."""
+    text = (DOCS / "http.md").read_text(encoding="utf-8")
+    types = set(re.findall(r'RequestRefused\(\s*"([a-z-]+)"', source("issuer")))
+    types |= set(re.findall(r', "([a-z]+-[a-z-]+)", [45]\d\d\)', source("issuer")))
+    assert {"tenant-dropped", "wrong-topic"} <= types
+
+    assert {name for name in types if f"`{name}`" not in text} == set()
+
+
+def test_the_sdk_page_tells_of_every_error_and_limit() -> None:
+    """All error classes stand in the page's tree, and limits have the defaults that it says."""
+    text = (DOCS / "sdk.md").read_text(encoding="utf-8")
+    errors = [
+        name
+        for name in sexton.producers.__all__
+        if isinstance(kind := getattr(sexton.producers, name), type) and issubclass(kind, Exception)
+    ]
+
+    assert [name for name in errors if not re.search(rf"── {name}\b|^{name}$", text, re.MULTILINE)] == []
+    assert Limits() == Limits(100_000, 256 * 1024 * 1024, 1_000_000, 10_000, 0.005, 30.0, 120.0, 30.0)
+    assert [name for name in Limits.__slots__ if f"`{name}`" not in text] == []
+
+
+def test_the_fakes_of_the_sdk_page_work() -> None:
+    """The example of a service's test is one that passes."""
+    (example,) = [text for text in pages.blocks(DOCS / "sdk.md", "python") if "FakeSexton(" in text]
+
+    exec(compile(example, "sdk.md", "exec"), {})
+
+
+def test_the_changelog_knows_this_version() -> None:
+    """The version that is installed has a section."""
+    assert f"## [{version('sexton')}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_shows_checks_of_the_demo() -> None:
+    """Each promise in the README's piece of the demo's output is one that the demo checks."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^│ (.+?) +│ yes  │$", text, re.MULTILINE)
+
+    assert shown
+    assert set(shown) <= set(CHECKS)
