@@ -51,11 +51,11 @@ Of `SEXTON_KAFKA_EXTRA` everything reaches the Kafka clients in Python; Spark's 
 
 ## Topics
 
-What `sexton topics create` sets and `sexton topics check` compares. With three brokers or more every topic has
-three replicas and `min.insync.replicas=2`; below that one of each, which is for trials only. Every
-topic has `unclean.leader.election.enable=false`: an unclean election hands out offsets a second time, and a
-verdict rests on an offset. Values marked with + are the least that is accepted; a number of partitions marked
-with = is the only right one, the others are what `create` makes.
+What `sexton topics create` sets and `sexton topics check` compares. With three brokers or more every topic
+has three replicas and `min.insync.replicas=2`; below that one of each, which is for trials only. Every topic
+has `unclean.leader.election.enable=false`: an unclean election hands out offsets a second time, and a verdict
+rests on an offset. Values marked with + are the least that is accepted; a number of partitions marked with =
+is the only right one, the others are what `create` makes.
 
 | topic | partitions | cleanup | retention.ms | timestamps | max.message.bytes |
 |---|---|---|---|---|---|
