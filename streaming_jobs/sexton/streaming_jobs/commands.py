@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
+from collections import Counter
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from sexton.schemas import settings as settings_module
+from sexton.schemas.forms import to_json
 
 __all__ = ["app"]
+
+
+class OutputFormat(StrEnum):
+    """How a dry run prints."""
+
+    TEXT = "text"
+    JSON = "json"
+
 
 app = typer.Typer(help="The streaming job that judges and executes deletion intents.", no_args_is_help=True)
 
@@ -20,6 +33,8 @@ EXAMPLES
   sexton reaper run --once            work off what is there, then exit
 
   sexton reaper run                   keep running until SIGTERM
+
+  sexton reaper run --dry-run         show what would become of each waiting intent
 
 Exit codes: 0 done or stopped, 1 failed, 2 wrong usage, 75 an environment fault: nothing advanced, try again.
 """
@@ -33,6 +48,12 @@ def _noun() -> None:
 @app.command(epilog=_EXAMPLES)
 def run(
     once: Annotated[bool, typer.Option("--once", help="work off what is there and exit")] = False,
+    dry: Annotated[
+        bool, typer.Option("--dry-run", help="judge and report what is there; writes nothing anywhere")
+    ] = False,
+    output_format: Annotated[
+        OutputFormat, typer.Option("--format", help="how a dry run prints: text or json")
+    ] = OutputFormat.TEXT,
     checkpoint: Annotated[
         str | None, typer.Option(help="any path that Spark can write [SEXTON_CHECKPOINT]")
     ] = None,
@@ -41,7 +62,34 @@ def run(
     ] = None,
 ) -> None:
     """Run the reaper: take intents from Kafka, judge them, delete, write outcomes."""
-    run_reaper(settings_module.load(checkpoint=checkpoint, metrics_port=metrics_port), once=once)
+    settings = settings_module.load(checkpoint=checkpoint, metrics_port=metrics_port)
+    if dry:
+        show_dry_run(settings, output_format)
+    else:
+        run_reaper(settings, once=once)
+
+
+def show_dry_run(settings: settings_module.Settings, output_format: OutputFormat) -> None:
+    """Print a line for each record of the backlog, then how often each word came."""
+    from sexton.streaming_jobs.reaper.dry_run import dry_run, word_of
+    from sexton.streaming_jobs.spark import open_session
+
+    spark = open_session(settings, "sexton-dry-run")
+    words: Counter[str] = Counter()
+    try:
+        for decision in dry_run(settings, spark):
+            words[word_of(decision)] += 1
+            if output_format is OutputFormat.JSON:
+                print(json.dumps({type(decision).__name__: to_json(decision)}))
+            else:
+                place = getattr(decision, "position", None) or getattr(decision, "first", None)
+                reason = getattr(decision, "reason", None) or decision.verdict.reason  # type: ignore[union-attr]
+                named = getattr(decision, "intent_id", None) or "-"
+                print(f"{place.partition}:{place.offset}  {named}  {word_of(decision)}  {reason}")  # type: ignore[union-attr]
+    finally:
+        spark.stop()
+    told = " ".join(f"{word}={count}" for word, count in sorted(words.items()))
+    print(f"dry run: {words.total()} records {told}; nothing was written", file=sys.stderr)
 
 
 def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:

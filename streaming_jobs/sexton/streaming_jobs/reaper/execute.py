@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from sexton.schemas import events
 
-__all__ = ["MAX_KEYS", "Deleter", "Execution", "Executor"]
+__all__ = ["MAX_KEYS", "Deleter", "DryDeleter", "Execution", "Executor"]
 
 MAX_KEYS = 1000  # S3's limit for one DeleteObjects
 _REAP_AFTER = 32  # look at replies from time to time, so that a failure stops the task early
@@ -28,6 +28,21 @@ class Deleter(Protocol):
 
     def submit(self, bucket: str, keys: Sequence[str]) -> Future[Any]:
         """Send one request of at most 1,000 distinct keys, waiting while too many are in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Imagined:
+    request_id: str = "dry-run"
+
+
+class DryDeleter:
+    """Sends nothing and says that all went well: for a dry run, whose rows are shown and never written."""
+
+    def submit(self, bucket: str, keys: Sequence[str]) -> Future[Any]:
+        """Return an answer at once."""
+        answer: Future[Any] = Future()
+        answer.set_result(_Imagined())
+        return answer
 
 
 @dataclass(slots=True)

@@ -25,16 +25,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sexton.issuer.client import BarrierAnswer, IssuerClient
 from sexton.schemas import records
+from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.schemas.settings import Settings
+from sexton.streaming_jobs.reaper.checkpoint import Binding, Checkpoint
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.faults import fault_of
+from sexton.streaming_jobs.reaper.lock import CheckpointLock
+from sexton.streaming_jobs.reaper.preflight import bind_checkpoint, check_topics
 from sexton.streaming_jobs.reaper.progress import BARRIERS, Progress
 from sexton.streaming_jobs.reaper.stop import StopFlag, StopRequested
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, TaskPlan, make_task
 from sexton.streaming_jobs.spark import kafka_options
 
-__all__ = ["Reaper"]
+__all__ = ["Reaper", "jvm_pid", "source_options"]
 
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 15.0
@@ -61,14 +65,30 @@ class Reaper:
     metrics_port: int | None = None
     progress: Progress = field(default_factory=Progress)
     _failure: BaseException | None = None
+    _binding: Binding | None = None
+    _lock: CheckpointLock | None = None
 
     def run(self) -> None:
         """Work until stopped.
 
-        Raises the fault that ended the query: EnvironmentFault when nothing advanced and a new try may help.
+        Raises the fault that ended the query: EnvironmentFault when nothing advanced and a new try may help,
+        CheckpointLocked, CheckpointRefused and TopicsUnsafe before anything is read.
         """
-        query = self._start()
-        self.progress.note("ready", checkpoint=self.settings.checkpoint, metrics_port=self.metrics_port)
+        checkpoint = self._checkpoint_path()
+        cluster = Cluster(self.settings)
+        self._binding = check_topics(self.settings, cluster)
+        self._lock = CheckpointLock(self.settings)
+        self._lock.acquire()
+        try:
+            found = Checkpoint(self.spark, checkpoint, self._binding.topic)
+            bind_checkpoint(found, self._binding, cluster)
+            query = self._start(checkpoint)
+            self.progress.note("ready", checkpoint=checkpoint, metrics_port=self.metrics_port)
+            self._await(query)
+        finally:
+            self._lock.release()
+
+    def _await(self, query: StreamingQuery) -> None:
         try:
             while not query.awaitTermination(_POLL_S):
                 if self.stop.is_set and not query.status["isTriggerActive"]:
@@ -80,32 +100,31 @@ class Reaper:
                 return
             raise fault_of(failure) or failure from error
 
-    def _start(self) -> StreamingQuery:
-        settings = self.settings
-        if not settings.checkpoint:
+    def _checkpoint_path(self) -> str:
+        if not self.settings.checkpoint:
             raise InvalidSettings(
                 "no checkpoint is set", hint="set SEXTON_CHECKPOINT to a path that Spark can write"
             )
+        return self.settings.checkpoint
+
+    def _start(self, checkpoint: str) -> StreamingQuery:
         source = (
             self.spark.readStream.format("kafka")
-            .options(**kafka_options(settings))
-            .option("subscribe", settings.topic(records.INTENTS))
+            .options(**source_options(self.settings))
             # Explicit, and for the first start only: afterwards the checkpoint says where to go on.
             .option("startingOffsets", "earliest")
-            # A range that is no longer there is reported, never skipped.
-            .option("failOnDataLoss", "true")
-            .option("kafka.isolation.level", "read_committed")
-            .option("maxOffsetsPerTrigger", settings.reaper_intents_per_trigger)
+            .option("maxOffsetsPerTrigger", self.settings.reaper_intents_per_trigger)
             .load()
         )
         writer = (
             source.writeStream.queryName("sexton-reaper")
-            .option("checkpointLocation", settings.checkpoint)
+            .option("checkpointLocation", checkpoint)
             .foreachBatch(self._micro_batch)
         )
         if self.once:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{int(settings.reaper_trigger_s * 1000)} milliseconds").start()
+        milliseconds = int(self.settings.reaper_trigger_s * 1000)
+        return writer.trigger(processingTime=f"{milliseconds} milliseconds").start()
 
     def _micro_batch(self, batch: DataFrame, batch_id: int) -> None:
         try:
@@ -133,8 +152,13 @@ class Reaper:
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
     def _work_off(self, batch: DataFrame, batch_id: int) -> None:
+        assert self._binding is not None
+        assert self._lock is not None
         started = time.monotonic()
+        self._lock.check()
         barrier = self._barrier()
+        if barrier.topic_id != self._binding.topic_id:
+            raise EnvironmentFault(f"the issuer judges another intents topic: {barrier.topic_id}")
         counts = self.spark.sparkContext.accumulator(Counts(), _CountsParam())
         plan = TaskPlan(self.settings, barrier.topic_id, barrier.log_offset, tuple(barrier.ends))
         rows = batch.mapInArrow(make_task(plan, counts.add), ROW_SPARK_SCHEMA)
@@ -153,6 +177,17 @@ class Reaper:
         BARRIERS.inc()
         with IssuerClient(self.settings.issuer_url, timeout_s=self.settings.issuer_timeout_s) as issuer:
             return issuer.barrier()
+
+
+def source_options(settings: Settings) -> dict[str, str]:
+    """Return how the intents topic is read, by the job and by a dry run."""
+    return {
+        **kafka_options(settings),
+        "subscribe": settings.topic(records.INTENTS),
+        # A range that is no longer there is reported, never skipped.
+        "failOnDataLoss": "true",
+        "kafka.isolation.level": "read_committed",
+    }
 
 
 def jvm_pid(spark: SparkSession) -> int | None:

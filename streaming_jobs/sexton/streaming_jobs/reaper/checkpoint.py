@@ -1,0 +1,172 @@
+"""Spark's checkpoint as the reaper reads it, and the file beside it that says what it belongs to.
+
+Offsets mean nothing without the topic they count: a re-created topic starts again at 0, and a checkpoint of
+the old one would skip its first intents or read positions that prove nothing. So the checkpoint is bound to
+cluster id and topic id at the first start, and refused with any other (F-8). What retention has taken away
+below the committed offsets is named before Spark is asked to read it (F-9).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from sexton.schemas.errors import SextonError
+
+__all__ = ["Binding", "Checkpoint", "CheckpointRefused", "check_binding", "check_retention", "parse_offsets"]
+
+_FORMAT = 1
+_NAME = "sexton-binding.json"
+
+
+class CheckpointRefused(SextonError):
+    """The checkpoint may not be used as things are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a checkpoint belongs to."""
+
+    cluster_id: str
+    topic: str
+    topic_id: str
+
+    def to_text(self) -> str:
+        """Return the text that is stored."""
+        return json.dumps(
+            {
+                "format": _FORMAT,
+                "cluster_id": self.cluster_id,
+                "topic": self.topic,
+                "topic_id": self.topic_id,
+            }
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Binding:
+        """Return the binding in a text; raises CheckpointRefused when it is damaged or of a newer format."""
+        try:
+            raw = json.loads(text)
+            if raw["format"] != _FORMAT:
+                raise CheckpointRefused(
+                    f"{_NAME} has a format that this version does not know: {raw['format']}"
+                )
+            return cls(str(raw["cluster_id"]), str(raw["topic"]), str(raw["topic_id"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointRefused(
+                f"the checkpoint is damaged: {_NAME}: {error}", hint=_HINT_DAMAGED
+            ) from error
+
+
+_HINT_DAMAGED = "docs/operating.md, 'A damaged checkpoint': start with a new one, replays are harmless"
+_HINT_OTHER = "docs/operating.md, 'Another topic under the checkpoint': start with a new checkpoint"
+_HINT_LOST = "docs/operating.md, 'Intents lost to retention': start with a new checkpoint once you know why"
+
+
+def check_binding(found: Binding | None, now: Binding) -> None:
+    """Raise CheckpointRefused unless the checkpoint is unbound or bound to what is there now."""
+    if found is None or found == now:
+        return
+    for what, then, today in (
+        ("Kafka cluster", found.cluster_id, now.cluster_id),
+        ("topic", found.topic, now.topic),
+        (f"topic id of {now.topic}", found.topic_id, now.topic_id),
+    ):
+        if then != today:
+            raise CheckpointRefused(
+                f"the checkpoint belongs to another {what}: {then}, found {today}", hint=_HINT_OTHER
+            )
+
+
+def check_retention(committed: Mapping[int, int], earliest: Mapping[int, int]) -> None:
+    """Raise CheckpointRefused that names the first range which is gone before it was worked off."""
+    for partition, offset in sorted(committed.items()):
+        first = earliest.get(partition)
+        if first is None:
+            raise CheckpointRefused(
+                f"a partition of the checkpoint does not exist: {partition}", hint=_HINT_OTHER
+            )
+        if first > offset:
+            raise CheckpointRefused(
+                f"intents were removed before they were worked off: partition {partition}, "
+                f"offsets {offset} to {first - 1}",
+                hint=_HINT_LOST,
+            )
+
+
+def parse_offsets(text: str, topic: str) -> dict[int, int]:
+    """Return the offsets by partition in one of Spark's offset files; raises CheckpointRefused."""
+    try:
+        raw = json.loads(text.rstrip("\n").rpartition("\n")[2])
+        return {int(partition): int(offset) for partition, offset in raw[topic].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointRefused(
+            f"the checkpoint is damaged: no offsets of {topic} in it: {type(error).__name__}: {error}",
+            hint=_HINT_DAMAGED,
+        ) from error
+
+
+class Checkpoint:
+    """The checkpoint's folder, on any file system that Spark can write."""
+
+    def __init__(self, spark: SparkSession, path: str, topic: str) -> None:
+        self._topic = topic
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._root = jvm.org.apache.hadoop.fs.Path(path)
+        self._fs = self._root.getFileSystem(spark._jsc.hadoopConfiguration())
+
+    def binding(self) -> Binding | None:
+        """Return what the checkpoint is bound to, None for a new one; raises CheckpointRefused."""
+        text = self._read(_NAME)
+        if text is not None:
+            return Binding.parse(text)
+        if self._list("offsets"):
+            raise CheckpointRefused(
+                f"the checkpoint is in use and not bound to a topic: {_NAME} is missing", hint=_HINT_DAMAGED
+            )
+        return None
+
+    def bind(self, binding: Binding) -> None:
+        """Bind a new checkpoint, before Spark writes anything into it."""
+        path = self._jvm.org.apache.hadoop.fs.Path(self._root, _NAME)
+        out = self._fs.create(path, False)
+        try:
+            out.write(bytearray(binding.to_text().encode()))
+        finally:
+            out.close()
+
+    def committed(self) -> dict[int, int]:
+        """Return the offsets up to which everything is settled; empty before the first commit."""
+        commits = self._list("commits")
+        if commits:
+            name = f"offsets/{max(commits)}"
+        elif self._list("offsets"):
+            name = "sources/0/0"  # where the first micro-batch starts
+        else:
+            return {}
+        text = self._read(name)
+        if text is None:
+            raise CheckpointRefused(f"the checkpoint is damaged: {name} is missing", hint=_HINT_DAMAGED)
+        return parse_offsets(text, self._topic)
+
+    def _list(self, folder: str) -> list[int]:
+        path = self._jvm.org.apache.hadoop.fs.Path(self._root, folder)
+        if not self._fs.exists(path):
+            return []
+        names = (status.getPath().getName() for status in self._fs.listStatus(path))
+        return [int(name) for name in names if name.isdigit()]
+
+    def _read(self, name: str) -> str | None:
+        path = self._jvm.org.apache.hadoop.fs.Path(self._root, name)
+        if not self._fs.exists(path):
+            return None
+        stream = self._fs.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()

@@ -1,0 +1,139 @@
+"""One reaper for each checkpoint: two would overwrite each other's offsets and skip what neither has done.
+
+The lock is the membership of a Kafka consumer group that is named after the checkpoint. Its one member that
+is assigned the control topic's only partition holds it. Kafka notices a dead holder by itself within the
+session time-out, on any machine, and no stale file has to be removed by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from sexton.schemas import records
+from sexton.schemas.errors import KafkaUnavailable, SextonError
+from sexton.schemas.settings import Settings
+
+__all__ = ["CheckpointLock", "CheckpointLocked", "LockLost"]
+
+_SESSION_S = 6.0  # the least that brokers take by default
+_WAIT_S = 12.0  # a holder that was killed is noticed within this
+
+
+class CheckpointLocked(SextonError):
+    """Another reaper runs on this checkpoint."""
+
+
+class LockLost(SextonError):
+    """The lock on the checkpoint went to somebody else."""
+
+    exit_code = 75
+
+
+class CheckpointLock:
+    """Held between `acquire` and `release`; `lost` is set when Kafka has given it to somebody else."""
+
+    def __init__(self, settings: Settings) -> None:
+        assert settings.checkpoint is not None
+        digest = hashlib.sha256(settings.checkpoint.encode()).hexdigest()[:16]
+        self.group = f"{settings.topic_prefix}reaper-{digest}"
+        self.lost = threading.Event()
+        self._topic = settings.topic(records.CONTROL)
+        self._settings = settings
+        self._held = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failure: str | None = None
+
+    def acquire(self, wait_s: float = _WAIT_S) -> None:
+        """Take the lock.
+
+        Raises CheckpointLocked that names the holder, KafkaUnavailable when Kafka does not answer.
+        """
+        self._thread = threading.Thread(target=self._run, name="sexton-lock", daemon=True)
+        self._thread.start()
+        deadline = time.monotonic() + wait_s
+        while not self._held.wait(0.05):
+            if self._failure is None and time.monotonic() < deadline:
+                continue
+            failure, holder = self._failure, self._holder()
+            self.release()
+            if failure is not None:
+                raise KafkaUnavailable(f"the checkpoint cannot be locked: {failure}")
+            raise CheckpointLocked(
+                f"another reaper runs on this checkpoint: {holder}",
+                hint="stop it first, or give this one a checkpoint and a topic prefix of its own",
+            )
+
+    def release(self) -> None:
+        """Give the lock back at once."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def check(self) -> None:
+        """Raise LockLost once it is: a second reaper may be at work."""
+        if self.lost.is_set():
+            raise LockLost("the lock on the checkpoint is lost: another reaper may have taken it over")
+
+    def _run(self) -> None:
+        consumer = Consumer(
+            self._settings.kafka(
+                **{
+                    "group.id": self.group,
+                    "client.id": f"{socket.gethostname()}/{os.getpid()}",
+                    "session.timeout.ms": int(_SESSION_S * 1000),
+                    "heartbeat.interval.ms": 1000,
+                    # The only strategy that leaves the partition with its holder when a second one comes.
+                    "partition.assignment.strategy": "cooperative-sticky",
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "latest",
+                    "log_level": 0,
+                }
+            )
+        )
+        try:
+            consumer.subscribe(
+                [self._topic], on_assign=self._on_assign, on_revoke=self._on_lost, on_lost=self._on_lost
+            )
+            while not self._closing.is_set():
+                message = consumer.poll(0.1)
+                error = message.error() if message is not None else None
+                if error is not None and error.fatal():
+                    self._failure = error.str()
+                    return
+        except KafkaException as error:
+            self._failure = str(error)
+        finally:
+            consumer.close()
+
+    def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
+        if partitions:
+            self._held.set()
+        consumer.pause(partitions)  # membership is all that is wanted, no record
+
+    def _on_lost(self, consumer: Any, partitions: list[Any]) -> None:
+        if self._held.is_set() and not self._closing.is_set():
+            self.lost.set()
+
+    def _holder(self) -> str:
+        future = AdminClient(self._settings.kafka(log_level=0)).describe_consumer_groups([self.group])[
+            self.group
+        ]
+        try:
+            members = future.result(10).members
+        except KafkaException as error:
+            return f"unknown ({error})"
+        names = [
+            f"process {member.client_id} on {member.host}"
+            for member in members
+            if member.assignment is not None and member.assignment.topic_partitions
+        ]
+        return ", ".join(names) or "unknown"

@@ -1,0 +1,53 @@
+"""What must hold before the reaper reads its first record; each refusal says what to do."""
+
+from __future__ import annotations
+
+from sexton.schemas import records
+from sexton.schemas.cluster import Cluster
+from sexton.schemas.errors import SextonError
+from sexton.schemas.settings import Settings
+from sexton.schemas.topics import TOPICS, compare
+from sexton.streaming_jobs.reaper.checkpoint import Binding, Checkpoint, check_binding, check_retention
+
+__all__ = ["TopicsUnsafe", "bind_checkpoint", "check_topics"]
+
+
+class TopicsUnsafe(SextonError):
+    """A topic is missing, or set up so that its offsets prove nothing."""
+
+
+def check_topics(settings: Settings, cluster: Cluster) -> Binding:
+    """Check the topics that verdicts and receipts rest on; return what a checkpoint has to be bound to.
+
+    Raises TopicsUnsafe, KafkaUnavailable.
+    """
+    needed = (records.INTENTS, records.DEFERRED, records.OUTCOMES, records.DEAD_LETTERS)
+    names = {need.name: settings.topic(need.name) for need in TOPICS if need.name in needed}
+    facts, brokers = cluster.topics(list(names.values())), cluster.brokers()
+    faults = []
+    for need in TOPICS:
+        if need.name not in names:
+            continue
+        topic = facts.get(names[need.name])
+        problems = compare(names[need.name], need, topic.found if topic else None, brokers)
+        faults += [p for p in problems if p.fatal and (need.truth or topic is None)]
+    if faults:
+        told = "; ".join(f"{p.topic}: {p.setting} is {p.found}, needed: {p.needed}" for p in faults)
+        raise TopicsUnsafe(told, hint="`sexton topics check` lists every difference")
+    intents = names[records.INTENTS]
+    return Binding(cluster.cluster_id(), intents, facts[intents].topic_id)
+
+
+def bind_checkpoint(checkpoint: Checkpoint, now: Binding, cluster: Cluster) -> None:
+    """Bind a new checkpoint, or refuse one that belongs to other topics or has lost intents to retention.
+
+    Raises CheckpointRefused, KafkaUnavailable.
+    """
+    found = checkpoint.binding()
+    check_binding(found, now)
+    if found is None:
+        checkpoint.bind(now)
+        return
+    committed = checkpoint.committed()
+    if committed:
+        check_retention(committed, cluster.earliest(now.topic, 1 + max(committed)))

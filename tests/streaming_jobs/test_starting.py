@@ -1,0 +1,229 @@
+"""When the reaper refuses to start, and what a dry run leaves alone."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from tests.conftest import Cli
+from tests.support.chain import Chain, keys, messages
+
+from sexton.schemas import events, records
+from sexton.schemas.cluster import Cluster
+from sexton.schemas.errors import SextonError
+from sexton.schemas.topics import TOPICS, config_for
+from sexton.storage import ObjectStore
+from sexton.streaming_jobs.reaper.checkpoint import Binding, CheckpointRefused, check_binding, parse_offsets
+from sexton.streaming_jobs.reaper.dry_run import dry_run, word_of
+from sexton.streaming_jobs.reaper.lock import CheckpointLock, CheckpointLocked
+
+PROMISE = (events.PromiseGuard("drop"),)
+real = pytest.mark.real
+spark_ = pytest.mark.spark
+
+
+def recreate(chain: Chain, topic: str) -> None:
+    """Delete a topic and create it again under its name, as a hurried operator does."""
+    name = chain.settings.topic(topic)
+    admin = AdminClient(chain.settings.kafka())
+    admin.delete_topics([name], operation_timeout=20)[name].result(20)
+    need = next(need for need in TOPICS if need.name == topic)
+    made = NewTopic(name, num_partitions=4, replication_factor=1, config=config_for(need, 1))
+    cluster, deadline = Cluster(chain.settings), time.monotonic() + 30
+    while not cluster.topics([name]):
+        assert time.monotonic() < deadline
+        with suppress(KafkaException):  # the old one is not gone yet, or the new one is there already
+            admin.create_topics([made], operation_timeout=20)[name].result(20)
+        time.sleep(0.2)
+
+
+def tree(root: Path) -> dict[str, str]:
+    """Digest of every file of a folder."""
+    return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in root.rglob("*") if p.is_file()}
+
+
+@real
+@spark_
+def test_f_8_a_recreated_intents_topic_is_refused(chain: Chain) -> None:
+    """F-8: a checkpoint of the old topic refuses the new one of the same name, and names both ids."""
+    old = Cluster(chain.settings).topics([chain.settings.topic(records.INTENTS)])
+    chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
+    chain.reap()
+    recreate(chain, records.INTENTS)
+
+    with pytest.raises(CheckpointRefused, match=r"another topic id") as caught:
+        chain.reap()
+
+    assert next(iter(old.values())).topic_id in str(caught.value)
+    assert "operating.md" in str(caught.value.hint)
+
+
+@real
+@spark_
+def test_f_9_intents_lost_to_retention_are_named(chain: Chain) -> None:
+    """F-9: what was removed before it was worked off stops the job, which names partition and range."""
+    chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
+    chain.reap()
+    chain.emit(*(chain.intent("t", None, [f"k{i}"], guards=PROMISE) for i in range(5)))
+    place = TopicPartition(chain.settings.topic(records.INTENTS), 0, 4)
+    admin = AdminClient(chain.settings.kafka())
+    admin.list_topics(timeout=10)  # else the client library may never send what follows
+    for future in admin.delete_records([place], operation_timeout=10, request_timeout=15).values():
+        future.result(20)
+
+    with pytest.raises(CheckpointRefused, match="partition 0, offsets 1 to 3"):
+        chain.reap()
+
+
+@real
+@spark_
+def test_a_damaged_checkpoint_is_refused(chain: Chain) -> None:
+    """A checkpoint that cannot be read is named as damaged, not silently started over."""
+    chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
+    chain.reap()
+    folder = Path(str(chain.settings.checkpoint))
+    (folder / "offsets" / ".0.crc").unlink()
+    (folder / "offsets" / "0").write_text("v1\n{}\nnot json")
+
+    with pytest.raises(CheckpointRefused, match="damaged"):
+        chain.reap()
+
+
+@real
+@spark_
+def test_an_unsafe_topic_is_refused(chain: Chain) -> None:
+    """A compacted intents topic loses intents: the reaper does not read it."""
+    chain.configure(records.INTENTS, "cleanup.policy", "compact")
+
+    with pytest.raises(SextonError, match=r"cleanup\.policy is compact"):
+        chain.reap()
+
+
+@real
+def test_x_20_the_second_reaper_names_the_first(chain: Chain) -> None:
+    """X-20: of two reapers on one checkpoint the second is refused; a released lock is free at once."""
+    first, second = CheckpointLock(chain.settings), CheckpointLock(chain.settings)
+    first.acquire()
+    try:
+        with pytest.raises(CheckpointLocked, match=r"process .*/"):
+            second.acquire(wait_s=3)
+        assert not first.lost.is_set()
+    finally:
+        first.release()
+
+    third = CheckpointLock(chain.settings)
+    third.acquire(wait_s=5)
+    third.release()
+
+
+@real
+def test_x_20_another_checkpoint_is_another_lock(chain: Chain) -> None:
+    """The lock belongs to the checkpoint, not to the topic."""
+    other = chain.settings.model_copy(update={"checkpoint": "/elsewhere"})
+    first, second = CheckpointLock(chain.settings), CheckpointLock(other)
+    first.acquire()
+    try:
+        second.acquire(wait_s=5)
+        second.release()
+    finally:
+        first.release()
+
+
+@real
+@spark_
+def test_x_17_a_dry_run_reports_the_same_and_writes_nothing(chain: Chain, store: ObjectStore) -> None:
+    """X-17: the verdicts of a dry run are those of the run after it; until then everything is as it was."""
+    for name in keys("t", 4):
+        store.put(chain.bucket, name, b"x")
+    with chain.issuer() as issuer:
+        old = issuer.attach("a", "t").generation
+        chain.emit(chain.intent("t", old, keys("t", 1), intent_id="first"))
+        chain.reap()
+        new = issuer.attach("b", "t").generation
+    chain.emit(chain.intent("t", old, keys("t", 4)[1:2], intent_id="stale"))
+    chain.emit(chain.intent("t", new, keys("t", 4)[2:3], intent_id="good"), partition=1)
+    chain.emit(chain.intent("nobody", 1, keys("t", 4)[3:], intent_id="unknown"), partition=2)
+    boundary = (events.BoundaryGuard("ns", 1),)
+    chain.emit(chain.intent("t", None, ["x"], guards=boundary, intent_id="waits"), partition=3)
+    chain.produce(b"garbage", None, partition=3)
+
+    def everything() -> object:
+        topics = [need.name for need in TOPICS]
+        return (
+            sorted(store.list_keys(chain.bucket, "")),
+            {t: [m.value() for m in messages(chain.settings, chain.settings.topic(t))] for t in topics},
+            tree(Path(str(chain.settings.checkpoint))),
+        )
+
+    before = everything()
+    decisions = list(dry_run(chain.settings, chain.spark))
+
+    assert everything() == before
+    words = ["dead-lettered", "deferred", "deleted", "refused", "stale"]
+    assert sorted(map(word_of, decisions)) == words
+    told = {d.intent_id: word_of(d) for d in decisions if isinstance(d, events.Outcome)}
+    assert told == {"stale": "stale", "good": "deleted", "unknown": "refused"}
+    counts = chain.reap()
+    assert counts.intents == {
+        "stale": 1,
+        "deleted": 1,
+        "refused": 1,
+        "deferred": 1,
+        "dead-lettered": 1,
+        "skipped": 1,
+    }
+    assert chain.words() == {**told, "first": "deleted"}
+
+
+@real
+@spark_
+def test_dry_run_command_prints_a_line_for_each_record(chain: Chain, cli: Cli) -> None:
+    """`reaper run --dry-run` prints position, intent, word and reason, and exits with 0."""
+    (asked,) = chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
+
+    done = cli("reaper", "run", "--dry-run")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["0:0", asked, "deleted", "pass"]
+    assert "nothing was written" in done.stderr
+    assert chain.outcomes() == []
+
+
+def test_binding_names_what_differs() -> None:
+    """Cluster, topic and topic id are told apart."""
+    bound = Binding("c", "t", "id")
+
+    check_binding(None, bound)
+    check_binding(bound, Binding.parse(bound.to_text()))
+    for other, what in (
+        (Binding("x", "t", "id"), "Kafka cluster"),
+        (Binding("c", "x", "id"), "another topic:"),
+        (Binding("c", "t", "x"), "topic id of t"),
+    ):
+        with pytest.raises(CheckpointRefused, match=what):
+            check_binding(bound, other)
+
+
+def test_binding_has_a_golden_form() -> None:
+    """The stored text is fixed; a newer format is refused, not guessed."""
+    text = '{"format": 1, "cluster_id": "c", "topic": "t", "topic_id": "id"}'
+
+    assert Binding("c", "t", "id").to_text() == text
+    with pytest.raises(CheckpointRefused, match="format"):
+        Binding.parse(text.replace("1", "2", 1))
+    with pytest.raises(CheckpointRefused, match="damaged"):
+        Binding.parse("{}")
+
+
+def test_offsets_of_spark_are_read_or_refused() -> None:
+    """The last line of an offset file holds the offsets by topic."""
+    assert parse_offsets('v1\n{}\n{"t":{"0":3,"10":4}}\n', "t") == {0: 3, 10: 4}
+    for damaged in ("", "v1\n{}\n{}", 'v1\n{}\n{"t":[]}', "v1\n{}\n-"):
+        with pytest.raises(CheckpointRefused, match="damaged"):
+            parse_offsets(damaged, "t")
