@@ -1,28 +1,69 @@
 """The object store, and the only place that reaches it.
 
-`open_deleter` gives the DeleteObjects hot path, `ObjectStore` the plain single calls.
+`open_deleter` gives the DeleteObjects hot path; its `calls` look, list and read versions one key at a time,
+its `probe` tells what a bucket's store can do. `ObjectStore` has the plain calls for whoever is not in a
+hurry.
 """
 
 from __future__ import annotations
 
+from sexton.storage.abilities import SPELLINGS, Abilities, Ability, Spelling, Versioning
+from sexton.storage.calls import (
+    Calls,
+    Listed,
+    ListedVersion,
+    ObjectInfo,
+    Slice,
+    VersionMark,
+    VersionSlice,
+)
 from sexton.storage.deleter import BatchDeleter, BatchReply, open_deleter
+from sexton.storage.erasing import ErasedSlice, erase_slice
 from sexton.storage.errors import InvalidBatch, KeyProblem, NoReply, StoreRefused, UncleanReply
+from sexton.storage.errors_table import TABLE, Row, Scope, table_markdown
 from sexton.storage.objects import ObjectStore
 from sexton.storage.settings import StoreSettings
+from sexton.storage.signing import CredentialsUnavailable
+from sexton.storage.states import BatchResult, Delete, Effect, ErrorClass, KeyState, Kind
 from sexton.storage.xml_body import MAX_KEY_BYTES, MAX_KEYS, xml_unsafe
 
 __all__ = [
     "MAX_KEYS",
     "MAX_KEY_BYTES",
+    "SPELLINGS",
+    "TABLE",
+    "Abilities",
+    "Ability",
     "BatchDeleter",
     "BatchReply",
+    "BatchResult",
+    "Calls",
+    "CredentialsUnavailable",
+    "Delete",
+    "Effect",
+    "ErasedSlice",
+    "ErrorClass",
     "InvalidBatch",
     "KeyProblem",
+    "KeyState",
+    "Kind",
+    "Listed",
+    "ListedVersion",
     "NoReply",
+    "ObjectInfo",
     "ObjectStore",
+    "Row",
+    "Scope",
+    "Slice",
+    "Spelling",
     "StoreRefused",
     "StoreSettings",
     "UncleanReply",
+    "VersionMark",
+    "VersionSlice",
+    "Versioning",
+    "erase_slice",
     "open_deleter",
+    "table_markdown",
     "xml_unsafe",
 ]

@@ -1,7 +1,7 @@
-"""DeleteObjects, the hot path: hand-built bodies, botocore's signer and pool, replies read in full.
+"""DeleteObjects, the hot path: hand-built bodies, signed and sent once, replies accounted for key by key.
 
-One request is sent once. What failed, or may have failed, is raised to the caller, who alone knows whether it
-may be repeated.
+`delete_all` tells the state of every key and decides nothing about repeating: what failed, or may have
+failed, is the caller's. `submit` is the same call for who wants all or an exception.
 """
 
 from __future__ import annotations
@@ -9,33 +9,29 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Any
-from urllib.parse import urlsplit
+from typing import TypeVar
 
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from botocore.exceptions import (
-    BotoCoreError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    ProxyConnectionError,
-    ReadTimeoutError,
-)
-from botocore.httpsession import URLLib3Session
-from botocore.utils import get_environ_proxies
-
-from sexton.storage.errors import NoReply
-from sexton.storage.reply import RawReply, check_reply
+from sexton.schemas.errors import StoreUnavailable
+from sexton.storage.abilities import Abilities, unprobed
+from sexton.storage.batches import Batches
+from sexton.storage.calls import Calls
+from sexton.storage.planning import Plan, make_plan, plain_body
+from sexton.storage.probes import probe_store
+from sexton.storage.reply import check_reply
 from sexton.storage.settings import StoreSettings
 from sexton.storage.signing import RequestSigner
+from sexton.storage.states import BatchResult, Delete, merge_results
+from sexton.storage.wire import Wire
 from sexton.storage.xml_body import DeleteBody, build_body
 
 __all__ = ["BatchDeleter", "BatchReply", "open_deleter"]
 
-_NEVER_SENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +48,39 @@ class BatchReply:
 
 
 class BatchDeleter:
-    """Sends DeleteObjects requests, at most `requests_in_flight` at a time; safe for several threads."""
+    """Sends deletes, at most `requests_in_flight` requests at a time; safe for several threads."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
         self._signer = RequestSigner(settings)
-        self._wires: dict[str, URLLib3Session] = {}
+        self._wire = Wire(settings, self._signer.ca_bundle)
+        self._batches = Batches(self._signer, self._wire)
+        self.calls = Calls(self._signer, self._wire)
+        self._abilities: dict[str, Abilities] = {}
+        self._defaults: dict[str, Abilities] = {}
+        self._probing = threading.Lock()
         self._free = threading.BoundedSemaphore(settings.requests_in_flight)
         self._senders = ThreadPoolExecutor(settings.requests_in_flight, thread_name_prefix="sexton-delete")
+
+    def delete_all(
+        self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
+    ) -> Future[BatchResult]:
+        """Delete 1 to 1000 objects of a bucket, each told about by its index; a `str` is a plain key.
+
+        What a batch can carry goes in one DeleteObjects, the rest by DeleteObject; what the store would
+        fold, or whose condition it would not check, is not sent (state `refused`). Waits while as many
+        requests are out as may be. Raises InvalidBatch at once for an empty or too long list, or the same
+        key and version twice (of one key, whole or by version, each at most once). The future raises nothing
+        that a store can cause. `bypass_governance` asks the store to disregard governance retention.
+        """
+        abilities = self._abilities.get(bucket) or self._unprobed(bucket)
+        body = plain_body(items, abilities)
+        if body is not None:
+            plain = body
+            return self._launch(
+                lambda: self._batches.delete(bucket, items, plain, abilities, bypass_governance)
+            )
+        return self._delete_planned(bucket, make_plan(items, abilities), abilities, bypass_governance)
 
     def submit(self, bucket: str, keys: Sequence[str]) -> Future[BatchReply]:
         """Delete 1 to 1000 distinct keys of a bucket; wait while as many requests are out as may be.
@@ -68,24 +89,38 @@ class BatchDeleter:
         NoReply or StoreUnavailable when there was no answer; `effect_unknown` tells what must be looked at.
         """
         body = build_body(keys)
-        self._free.acquire()
-        try:
-            future = self._senders.submit(self._send, bucket, body)
-        except BaseException:
-            self._free.release()
-            raise
-        future.add_done_callback(lambda _: self._free.release())
-        return future
+        return self._launch(lambda: self._send(bucket, body))
 
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchReply:
         """Delete 1 to 1000 distinct keys and return the clean reply; raises what `submit` does."""
         return self.submit(bucket, keys).result()
 
+    def probe(self, bucket: str) -> Abilities:
+        """Return what the bucket's store can do, tried once in this process (some 80 small requests).
+
+        Works on keys of its own under `.sexton-probe/`, and removes them. Raises StoreRefused or
+        StoreUnavailable when the store cannot be asked now; then nothing is remembered. `delete_all` goes by
+        what was found.
+        """
+        with self._probing:
+            found = self._abilities.get(bucket)
+            if found is None:
+                found = probe_store(self.calls, self._batches, bucket)
+                self.learn(found)
+        return found
+
+    def abilities(self, bucket: str) -> Abilities:
+        """Return what is known of the bucket's store: what a probe has found, else nothing. Asks nobody."""
+        return self._abilities.get(bucket) or self._unprobed(bucket)
+
+    def learn(self, abilities: Abilities) -> None:
+        """Take what a probe has found as the rule for the bucket from now on."""
+        self._abilities[abilities.bucket] = abilities
+
     def close(self) -> None:
         """Wait for what is out, then drop the connections."""
         self._senders.shutdown(wait=True)
-        for wire in self._wires.values():
-            wire.close()
+        self._wire.close()
 
     def __enter__(self) -> BatchDeleter:
         return self
@@ -95,61 +130,90 @@ class BatchDeleter:
     ) -> None:
         self.close()
 
+    def _launch(self, work: Callable[[], T]) -> Future[T]:
+        self._free.acquire()
+        try:
+            future = self._senders.submit(work)
+        except BaseException:
+            self._free.release()
+            raise
+        future.add_done_callback(lambda _: self._free.release())
+        return future
+
+    def _delete_planned(
+        self, bucket: str, plan: Plan, abilities: Abilities, bypass_governance: bool
+    ) -> Future[BatchResult]:
+        gathering = _Gathering(bucket, plan)
+        if plan.body is not None:
+            body, items = plan.body, [plan.items[i] for i in plan.batch]
+            gathering.add(
+                plan.batch,
+                self._launch(lambda: self._batches.delete(bucket, items, body, abilities, bypass_governance)),
+            )
+        for index in plan.singles:
+            item = plan.items[index]
+            gathering.add(
+                [index],
+                self._launch(partial(self._batches.delete_one, bucket, item, abilities, bypass_governance)),
+            )
+        return gathering.close()
+
     def _send(self, bucket: str, body: DeleteBody) -> BatchReply:
         # Signed by the sender, not by the caller: a signature that waits for a free connection grows old.
         started = time.monotonic()
-        request = self._signer.request(bucket, body.data)
-        reply = self._exchange(bucket, request)
+        reply = self._wire.exchange(bucket, self._signer.request(bucket, body.data))
         check_reply(bucket, body, reply)
         return BatchReply(bucket, body.count, reply.request_id, time.monotonic() - started)
 
-    def _exchange(self, bucket: str, request: AWSPreparedRequest) -> RawReply:
+    def _unprobed(self, bucket: str) -> Abilities:
+        found = self._defaults.get(bucket)
+        if found is None:
+            try:
+                host = self._signer.address(bucket).host
+            except StoreUnavailable:
+                # Without an address nothing is known; sending tells why there is none.
+                return unprobed(bucket)
+            aws = host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+            found = self._defaults[bucket] = unprobed(bucket, is_aws=aws)
+        return found
+
+
+class _Gathering:
+    """Makes one result of the requests that a list of items was divided into."""
+
+    def __init__(self, bucket: str, plan: Plan) -> None:
+        self._bucket = bucket
+        self._plan = plan
+        self._parts: list[tuple[list[int], Future[BatchResult]]] = []
+        self._left = 1
+        self._lock = threading.Lock()
+        self._future: Future[BatchResult] = Future()
+        self._future.set_running_or_notify_cancel()
+
+    def add(self, indexes: Sequence[int], part: Future[BatchResult]) -> None:
+        """Count a request in; `indexes` are those of its items."""
+        with self._lock:
+            self._left += 1
+            self._parts.append((list(indexes), part))
+        part.add_done_callback(lambda _: self._one_less())
+
+    def close(self) -> Future[BatchResult]:
+        """Return the future of the whole; nothing is added after this."""
+        self._one_less()
+        return self._future
+
+    def _one_less(self) -> None:
+        with self._lock:
+            self._left -= 1
+            if self._left:
+                return
         try:
-            response: AWSResponse = self._wire(request.url).send(request)
-        except BotoCoreError as error:
-            raise self._no_reply(bucket, request.url, error) from error
-        # botocore's pool does not compare the two, and a reply cut short may end where it looks whole.
-        promised = response.headers.get("content-length")
-        if promised is not None and int(promised) != len(response.content):
-            raise NoReply(
-                f"the reply broke off after {len(response.content)} of {promised} bytes, effect unknown: "
-                f"bucket={bucket}",
-                effect_unknown=True,
+            parts = [(indexes, part.result()) for indexes, part in self._parts]
+            self._future.set_result(
+                merge_results(self._bucket, len(self._plan.items), parts, self._plan.refused)
             )
-        request_id = response.headers.get("x-amz-request-id", "")
-        return RawReply(response.status_code, request_id, response.content)
-
-    def _wire(self, url: str) -> URLLib3Session:
-        address = urlsplit(url)
-        origin = f"{address.scheme}://{address.netloc}"
-        wire = self._wires.get(origin)
-        if wire is None:
-            # botocore's own pool rather than a bare urllib3 one: a sixth more CPU for the send, and in return
-            # certificate bundles and proxies are what every AWS tool makes of them. It repeats nothing.
-            options: dict[str, Any] = {
-                "verify": self._signer.ca_bundle or True,
-                "proxies": get_environ_proxies(url),
-                "timeout": (self.settings.connect_timeout_s, self.settings.read_timeout_s),
-                "max_pool_connections": self.settings.requests_in_flight,
-            }
-            wire = self._wires.setdefault(origin, URLLib3Session(**options))
-        return wire
-
-    def _no_reply(self, bucket: str, url: str, error: BotoCoreError) -> NoReply:
-        address = urlsplit(url)
-        where = f"bucket={bucket} store={address.scheme}://{address.netloc}"
-        if isinstance(error, _NEVER_SENT):
-            return NoReply(
-                f"no connection to the store, nothing was sent: {where}: {error}",
-                effect_unknown=False,
-                hint="is the store up, and SEXTON_S3_ENDPOINT_URL right?",
-            )
-        if isinstance(error, ReadTimeoutError):
-            seconds = self.settings.read_timeout_s
-            return NoReply(
-                f"the store did not answer within {seconds:g} s, effect unknown: {where}", effect_unknown=True
-            )
-        return NoReply(f"the connection broke, effect unknown: {where}: {error}", effect_unknown=True)
+        except BaseException as error:  # noqa: BLE001  it belongs to whoever waits for the future
+            self._future.set_exception(error)
 
 
 _open: dict[StoreSettings, BatchDeleter] = {}

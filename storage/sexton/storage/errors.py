@@ -17,6 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sexton.schemas.errors import EnvironmentFault, SextonError, StoreUnavailable, UsageError
+from sexton.storage.errors_table import classify_single
+from sexton.storage.states import Kind
 
 __all__ = ["InvalidBatch", "KeyProblem", "NoReply", "StoreRefused", "UncleanReply"]
 
@@ -78,19 +80,42 @@ class UncleanReply(EnvironmentFault):
 
 
 class NoReply(StoreUnavailable):
-    """The store did not answer; with `effect_unknown` it may still have done what it was asked."""
+    """The store did not answer; with `effect_unknown` it may still have done what it was asked.
 
-    def __init__(self, message: str, *, effect_unknown: bool, hint: str | None = None) -> None:
+    `code` is the row of the table of error classes.
+    """
+
+    def __init__(
+        self, message: str, *, effect_unknown: bool, hint: str | None = None, code: str = "ConnectionBroken"
+    ) -> None:
         self.effect_unknown = effect_unknown
+        self.code = code
         super().__init__(message, hint=hint)
 
 
 class StoreRefused(SextonError):
-    """The store answered a single call with an error; with a status of 500 or more it may pass."""
+    """The store answered a single call with an error; with a status of 500 or more it may pass.
 
-    def __init__(self, message: str, *, code: str, status: int, hint: str | None = None) -> None:
+    `retry_after_s` is what the store asked for, `kind` what the table of error classes makes of it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        status: int,
+        hint: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
         self.code = code
         self.status = status
+        self.retry_after_s = retry_after_s
         if status >= 500:
             self.exit_code = EnvironmentFault.exit_code
         super().__init__(message, hint=hint)
+
+    @property
+    def kind(self) -> Kind:
+        """The state that the answer stands for."""
+        return classify_single(self.code, self.status).kind

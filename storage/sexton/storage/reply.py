@@ -8,21 +8,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from xml.etree import ElementTree
 from xml.sax.saxutils import unescape
 
 from sexton.storage.errors import KeyProblem, UncleanReply
+from sexton.storage.wire import RawReply
 from sexton.storage.xml_body import DeleteBody
 
-__all__ = ["SHOWN_PROBLEMS", "RawReply", "check_reply"]
+__all__ = [
+    "HINTS",
+    "SHOWN_PROBLEMS",
+    "RawReply",
+    "check_reply",
+    "child_text",
+    "is_clean",
+    "local_name",
+    "parsed",
+]
 
 SHOWN_PROBLEMS = 5
 """Keys that an UncleanReply lists; the rest is counted."""
 
 _DELETED_KEY = re.compile(rb"<Deleted>\s*<Key>([^<]*)</Key>")
 _DELETED = (b"<Deleted><Key>", b"</Key></Deleted>")
-_HINTS = {
+HINTS = {
     "SignatureDoesNotMatch": "the secret key is not the one that the store knows for this access key",
     "InvalidAccessKeyId": "the store does not know this access key",
     "AuthorizationHeaderMalformed": "the bucket is in another region: set SEXTON_S3_REGION",
@@ -32,23 +41,25 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RawReply:
-    """An HTTP reply as it came: status, request id and body."""
+def is_clean(sent: DeleteBody, reply: RawReply) -> bool:
+    """Tell by a scan whether the reply names exactly the keys sent as deleted, and nothing else.
 
-    status: int
-    request_id: str
-    body: bytes
+    False means only that it has to be parsed: so has a reply with versions, whose markers are of interest.
+    """
+    if reply.status != 200 or not reply.body.rstrip().endswith(b"</DeleteResult>"):
+        return False
+    if sent.plain and _repeats(sent, reply.body):
+        return True
+    if b"<Error" in reply.body or b"DeleteMarker" in reply.body or not sent.plain:
+        return False
+    told = _DELETED_KEY.findall(reply.body)
+    return len(told) == sent.count and set(told) == set(sent.escaped)
 
 
 def check_reply(bucket: str, sent: DeleteBody, reply: RawReply) -> None:
     """Return when the reply is clean in every key; raise UncleanReply when it is not."""
-    if reply.status == 200 and reply.body.rstrip().endswith(b"</DeleteResult>"):
-        if _repeats(sent, reply.body):
-            return
-        if b"<Error" not in reply.body and set(_DELETED_KEY.findall(reply.body)) == set(sent.escaped):
-            return
-    _check_parsed(bucket, sent, reply)
+    if not is_clean(sent, reply):
+        _check_parsed(bucket, sent, reply)
 
 
 def _repeats(sent: DeleteBody, body: bytes) -> bool:
@@ -66,8 +77,8 @@ def _repeats(sent: DeleteBody, body: bytes) -> bool:
 
 
 def _check_parsed(bucket: str, sent: DeleteBody, reply: RawReply) -> None:
-    root = _parsed(reply.body)
-    if reply.status != 200 or root is None or _name(root) != "DeleteResult":
+    root = parsed(reply.body)
+    if reply.status != 200 or root is None or local_name(root) != "DeleteResult":
         raise _refused_whole(bucket, reply, root)
     keys = [unescape(escaped.decode()) for escaped in sent.escaped]
     problems = _problems(keys, root)
@@ -87,11 +98,11 @@ def _problems(keys: Sequence[str], root: ElementTree.Element) -> list[KeyProblem
     deleted: set[str] = set()
     failed: dict[str, KeyProblem] = {}
     for entry in root:
-        key = _text(entry, "Key")
-        if _name(entry) == "Deleted":
+        key = child_text(entry, "Key")
+        if local_name(entry) == "Deleted":
             deleted.add(key)
-        elif _name(entry) == "Error":
-            failed[key] = KeyProblem(key, _text(entry, "Code") or "Error", _text(entry, "Message"))
+        elif local_name(entry) == "Error":
+            failed[key] = KeyProblem(key, child_text(entry, "Code") or "Error", child_text(entry, "Message"))
     asked = set(keys)
     missing = [key for key in keys if key not in deleted and key not in failed]
     strangers = sorted(deleted - asked)
@@ -103,8 +114,8 @@ def _problems(keys: Sequence[str], root: ElementTree.Element) -> list[KeyProblem
 
 
 def _refused_whole(bucket: str, reply: RawReply, root: ElementTree.Element | None) -> UncleanReply:
-    code = _text(root, "Code") if root is not None else ""
-    message = _text(root, "Message") if root is not None else ""
+    code = child_text(root, "Code") if root is not None else ""
+    message = child_text(root, "Message") if root is not None else ""
     if code:
         what = f"{code} {message}".strip()
     elif not reply.body:
@@ -117,11 +128,12 @@ def _refused_whole(bucket: str, reply: RawReply, root: ElementTree.Element | Non
         status=reply.status,
         code=code,
         request_id=reply.request_id,
-        hint=_HINTS.get(code),
+        hint=HINTS.get(code),
     )
 
 
-def _parsed(body: bytes) -> ElementTree.Element | None:
+def parsed(body: bytes) -> ElementTree.Element | None:
+    """Return the root of an XML body, None when it is none."""
     # What cannot be parsed has told nothing about any key: the caller reports it as unclean.
     try:
         return ElementTree.fromstring(body.strip())
@@ -129,12 +141,14 @@ def _parsed(body: bytes) -> ElementTree.Element | None:
         return None
 
 
-def _name(element: ElementTree.Element) -> str:
+def local_name(element: ElementTree.Element) -> str:
+    """Return the name of an element without its namespace."""
     return element.tag.rpartition("}")[2]
 
 
-def _text(element: ElementTree.Element, name: str) -> str:
+def child_text(element: ElementTree.Element, name: str) -> str:
+    """Return the text of the first child of this name, empty when there is none."""
     for child in element:
-        if _name(child) == name:
+        if local_name(child) == name:
             return child.text or ""
     return ""

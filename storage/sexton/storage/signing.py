@@ -1,17 +1,26 @@
-"""Signed DeleteObjects requests: botocore decides address, region and credentials, and signs them."""
+"""Signed requests: botocore decides address, region and credentials; the signature is made here.
+
+A signature of our own costs a third of botocore's, and leaves the path alone: `a/../b`, `//` and a leading
+`/` are keys like any other. Signature Version 4 as documented for S3: the path is encoded once, nothing in
+it is normalised.
+"""
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import re
 import threading
+import time
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 import botocore.session
-from botocore.auth import S3SigV4Auth
-from botocore.awsrequest import AWSPreparedRequest, AWSRequest, AWSResponse
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ParamValidationError
@@ -20,20 +29,31 @@ from sexton.schemas.errors import InvalidSettings, StoreUnavailable
 from sexton.storage.errors import InvalidBatch
 from sexton.storage.settings import StoreSettings
 
-__all__ = ["BucketAddress", "RequestSigner", "checksum_headers"]
+__all__ = ["BucketAddress", "CredentialsUnavailable", "RequestSigner", "checksum_headers", "md5_headers"]
 
 _SCOPE = re.compile(r"AWS4-HMAC-SHA256 Credential=[^,]+/\d{8}/([^/]+)/([^/]+)/aws4_request")
 _CREDENTIALS_HINT = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or any other source that AWS tools know"
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
+class CredentialsUnavailable(StoreUnavailable):
+    """No valid AWS credentials can be had now."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketAddress:
-    """Where the DeleteObjects requests of one bucket go, and the scope of their signatures."""
+    """Where the requests of one bucket go, and the scope of their signatures.
+
+    `url` is that of DeleteObjects. `base` is the part before a key's own slash, `path` its path.
+    """
 
     url: str
     region: str
     service: str
     user_agent: str
+    base: str
+    path: str
+    host: str
 
 
 class RequestSigner:
@@ -42,6 +62,7 @@ class RequestSigner:
     def __init__(self, settings: StoreSettings) -> None:
         self._lock = threading.Lock()
         self._addresses: dict[str, BucketAddress] = {}
+        self._keys: dict[tuple[str, str, str, str], bytes] = {}
         self._captured: AWSPreparedRequest | None = None
         try:
             session = botocore.session.Session()
@@ -60,7 +81,7 @@ class RequestSigner:
     def address(self, bucket: str) -> BucketAddress:
         """Return the bucket's address, asked of botocore once.
 
-        Raises InvalidBatch for what is no bucket name, StoreUnavailable without credentials.
+        Raises InvalidBatch for what is no bucket name, CredentialsUnavailable without credentials.
         """
         found = self._addresses.get(bucket)
         if found is None:
@@ -69,22 +90,93 @@ class RequestSigner:
                 self._addresses[bucket] = found
         return found
 
-    def request(self, bucket: str, body: bytes) -> AWSPreparedRequest:
-        """Return a DeleteObjects request, signed now with the credentials that are valid now."""
-        address = self.address(bucket)
-        headers = {
-            "Content-Type": "application/xml",
-            "User-Agent": address.user_agent,
-            **checksum_headers(body),
-        }
-        request = AWSRequest(method="POST", url=address.url, headers=headers, data=body)
+    def request(
+        self, bucket: str, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> AWSPreparedRequest:
+        """Return a DeleteObjects request with a CRC32, or with the checksum that `headers` bring."""
+        own = {"Content-Type": "application/xml", **(checksum_headers(body) if headers is None else headers)}
+        return self._signed("POST", self.address(bucket), "", (("delete", ""),), own, body)
+
+    def call(
+        self,
+        method: str,
+        bucket: str,
+        key: str = "",
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> AWSPreparedRequest:
+        """Return a request about one key (the bucket when it is empty), its bytes percent-encoded, once."""
+        pairs = tuple(sorted((query or {}).items()))
+        return self._signed(method, self.address(bucket), key, pairs, headers or {}, body)
+
+    def _signed(
+        self,
+        method: str,
+        address: BucketAddress,
+        key: str,
+        query: tuple[tuple[str, str], ...],
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> AWSPreparedRequest:
         try:
             # Asked anew each time: refreshable credentials change while the process lives.
             frozen: Any = self._credentials.get_frozen_credentials() if self._credentials else None
-            S3SigV4Auth(frozen, address.service, address.region).add_auth(request)
         except BotoCoreError as error:
-            raise StoreUnavailable(f"no valid AWS credentials: {error}", hint=_CREDENTIALS_HINT) from error
-        return request.prepare()
+            raise CredentialsUnavailable(
+                f"no valid AWS credentials: {error}", hint=_CREDENTIALS_HINT
+            ) from error
+        if frozen is None:
+            raise CredentialsUnavailable("no AWS credentials can be found", hint=_CREDENTIALS_HINT)
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        hashed = hashlib.sha256(body).hexdigest()
+        signed = {"Host": address.host, "X-Amz-Date": stamp, "X-Amz-Content-SHA256": hashed, **headers}
+        if frozen.token:
+            signed["X-Amz-Security-Token"] = frozen.token
+        rest = "/" + quote(key, safe="/~") if key or not address.path else ""
+        pairs = "&".join([f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query])
+        signed["Authorization"] = self._authorization(
+            (method, address.path + rest, pairs), signed, hashed, frozen, address
+        )
+        signed["User-Agent"] = address.user_agent
+        url = f"{address.base}{rest}?{pairs}" if pairs else address.base + rest
+        return AWSPreparedRequest(method, url, signed, body, False)  # type: ignore[arg-type]
+
+    def _authorization(
+        self,
+        target: tuple[str, str, str],
+        headers: Mapping[str, str],
+        hashed: str,
+        credentials: Any,
+        address: BucketAddress,
+    ) -> str:
+        lines = sorted((name.lower(), " ".join(value.split())) for name, value in headers.items())
+        names = ";".join([name for name, _ in lines])
+        shown = "".join([f"{name}:{value}\n" for name, value in lines])
+        canonical = "\n".join((*target, shown, names, hashed))
+        stamp = headers["X-Amz-Date"]
+        scope = f"{stamp[:8]}/{address.region}/{address.service}/aws4_request"
+        digest = hashlib.sha256(canonical.encode()).hexdigest()
+        key = self._signing_key(credentials, stamp[:8], address)
+        text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}"
+        signature = hmac.digest(key, text.encode(), "sha256").hex()
+        return (
+            f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{scope}, "
+            f"SignedHeaders={names}, Signature={signature}"
+        )
+
+    def _signing_key(self, credentials: Any, date: str, address: BucketAddress) -> bytes:
+        name = (credentials.secret_key, date, address.region, address.service)
+        key = self._keys.get(name)
+        if key is None:
+            key = f"AWS4{credentials.secret_key}".encode()
+            for part in (*name[1:], "aws4_request"):
+                key = hmac.digest(key, part.encode(), "sha256")
+            # One of today's is enough; old days and rotated secrets are not kept.
+            if len(self._keys) > 64:
+                self._keys.clear()
+            self._keys[name] = key
+        return key
 
     def _ask_botocore(self, bucket: str) -> BucketAddress:
         # A real call with a dummy key, taken off the line just before it is sent: so path or virtual-host
@@ -94,7 +186,7 @@ class RequestSigner:
         except ParamValidationError as error:
             raise InvalidBatch(f"not a bucket name: {bucket!r}") from error
         except BotoCoreError as error:
-            raise StoreUnavailable(
+            raise CredentialsUnavailable(
                 f"the bucket's address cannot be told: {bucket}: {error}", hint=_CREDENTIALS_HINT
             ) from error
         captured, self._captured = self._captured, None
@@ -126,6 +218,11 @@ def checksum_headers(body: bytes) -> dict[str, str]:
     }
 
 
+def md5_headers(body: bytes) -> dict[str, str]:
+    """Return the integrity header of older stores, which know no other."""
+    return {"Content-MD5": base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()}
+
+
 def _address(bucket: str, request: AWSPreparedRequest) -> BucketAddress:
     scope = _SCOPE.match(_header(request, "Authorization"))
     if scope is None:
@@ -133,7 +230,17 @@ def _address(bucket: str, request: AWSPreparedRequest) -> BucketAddress:
             f"the bucket wants another signature than SigV4: {bucket}",
             hint="directory buckets and multi-region access points are not supported",
         )
-    return BucketAddress(request.url, scope[1], scope[2], _header(request, "User-Agent"))
+    url = urlsplit(request.url)
+    path = url.path.rstrip("/")
+    return BucketAddress(
+        request.url,
+        scope[1],
+        scope[2],
+        _header(request, "User-Agent"),
+        f"{url.scheme}://{url.netloc}{path}",
+        path,
+        url.netloc.removesuffix(_DEFAULT_PORTS.get(url.scheme, "-")),
+    )
 
 
 def _header(request: AWSPreparedRequest, name: str) -> str:

@@ -11,8 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sexton.storage.errors import InvalidBatch
+from sexton.storage.states import Delete
 
-__all__ = ["MAX_KEYS", "MAX_KEY_BYTES", "DeleteBody", "build_body", "xml_unsafe"]
+__all__ = [
+    "MAX_KEYS",
+    "MAX_KEY_BYTES",
+    "DeleteBody",
+    "build_body",
+    "build_items",
+    "key_problem",
+    "xml_unsafe",
+]
 
 MAX_KEYS = 1000
 """Keys that one DeleteObjects request may carry (S3 API)."""
@@ -24,6 +33,7 @@ _HEAD = (
     b'<?xml version="1.0" encoding="UTF-8"?>'
     b'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Object><Key>'
 )
+_HEAD_ITEMS = _HEAD.removesuffix(b"<Object><Key>")
 _SEAM = b"</Key></Object><Object><Key>"
 _TAIL = b"</Key></Object></Delete>"
 
@@ -36,11 +46,15 @@ _NONCHARACTERS = (b"\xef\xbf\xbe", b"\xef\xbf\xbf")
 
 @dataclass(frozen=True, slots=True)
 class DeleteBody:
-    """A request body and the XML-escaped keys in it, in the order of the body, U+0000 between them."""
+    """A request body and the XML-escaped keys in it, in the order of the body, U+0000 between them.
+
+    `plain` tells that no entry holds more than its key.
+    """
 
     data: bytes
     joined: bytes
     count: int
+    plain: bool = True
 
     @property
     def escaped(self) -> tuple[bytes, ...]:
@@ -80,8 +94,55 @@ def build_body(keys: Sequence[str]) -> DeleteBody:
     if len(raw.translate(None, _CARRIED)) != count - 1 or _holds_noncharacter(raw):
         raise InvalidBatch(f"XML cannot carry a key: {_first_unsafe(keys)!r}")
     _check_lengths(keys)
-    raw = raw.replace(b"&", b"&amp;").replace(b"<", b"&lt;").replace(b">", b"&gt;")
+    raw = _escaped(raw)
     return DeleteBody(_HEAD + raw.replace(b"\0", _SEAM) + _TAIL, raw, count)
+
+
+def build_items(items: Sequence[Delete]) -> DeleteBody:
+    """Return the body for items with conditions or versions; their keys have been looked at before.
+
+    Raises InvalidBatch for an empty, too long or repeating list, or a key for which `xml_unsafe` holds.
+    """
+    if all(item.etag is None and item.version_id is None for item in items):
+        return build_body([item.key for item in items])
+    count = len(items)
+    if not 1 <= count <= MAX_KEYS:
+        raise InvalidBatch(f"a batch holds 1 to {MAX_KEYS} keys: {count}")
+    names = [item.key for item in items]
+    if len({(item.key, item.version_id) for item in items}) != count:
+        raise InvalidBatch(f"a batch names no key and version twice: {_repeated(names)!r}")
+    for text in (text for item in items for text in (item.key, item.etag or "", item.version_id or "")):
+        if xml_unsafe(text):
+            raise InvalidBatch(f"XML cannot carry a key or its condition: {text!r}")
+    _check_lengths(names)
+    entries = b"".join(_entry(item) for item in items)
+    joined = _escaped("\0".join(names).encode())
+    return DeleteBody(_HEAD_ITEMS + entries + b"</Delete>", joined, count, plain=False)
+
+
+def key_problem(key: str) -> str | None:
+    """Return why S3 can hold no such key (a code of the table of error classes), None when it can."""
+    if not key:
+        return "EmptyKey"
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        return "NotUnicode"
+    return "KeyTooLongError" if size > MAX_KEY_BYTES else None
+
+
+def _entry(item: Delete) -> bytes:
+    parts = [("Key", item.key), ("VersionId", item.version_id), ("ETag", item.etag)]
+    inner = b"".join(
+        b"<%b>%b</%b>" % (name.encode(), _escaped(text.encode()), name.encode())
+        for name, text in parts
+        if text is not None
+    )
+    return b"<Object>" + inner + b"</Object>"
+
+
+def _escaped(raw: bytes) -> bytes:
+    return raw.replace(b"&", b"&amp;").replace(b"<", b"&lt;").replace(b">", b"&gt;")
 
 
 def _holds_noncharacter(raw: bytes) -> bool:

@@ -1,0 +1,177 @@
+"""What a bucket's store can do, as probed; and which keys it would take for others.
+
+Unknown is never a yes: a condition that was not seen to be checked has not been checked, and a spelling that
+was not seen to be kept apart is taken to be folded.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["SPELLINGS", "Abilities", "Ability", "Spelling", "Versioning", "has_dot_segments", "unprobed"]
+
+
+class Ability(StrEnum):
+    """An answer of the probe."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def of(cls, answer: bool | None) -> Ability:
+        """Return yes or no, unknown for None."""
+        return cls.UNKNOWN if answer is None else cls.YES if answer else cls.NO
+
+
+class Versioning(StrEnum):
+    """The versioning state of a bucket."""
+
+    OFF = "off"
+    ON = "on"
+    SUSPENDED = "suspended"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """A kind of key that some stores take for another key.
+
+    `pairs` are an odd key and its sibling below a common prefix ({p}, which ends in `/`): deleting the first
+    must leave the second. `holds` tells whether a key is of this kind; `may_hold` whether any of many keys
+    (in UTF-8, joined by U+0000) could be: quick, and true too often rather than too seldom. A `strict` kind
+    is known to be folded by stores in use: unless it was seen to be kept apart, it is not sent. The others
+    are refused where they were seen to be folded. What `xml` is False for never stands in a batch.
+    """
+
+    name: str
+    pairs: tuple[tuple[str, str], ...]
+    holds: Callable[[str], bool]
+    may_hold: Callable[[bytes], bool] = lambda raw: True
+    strict: bool = False
+    xml: bool = True
+
+
+_DOTS = re.compile(r"(?:^|/)\.\.?(?:/|$)")
+_PERCENT = re.compile("%[0-9A-Fa-f]{2}")
+
+
+def has_dot_segments(key: str) -> bool:
+    """Tell whether a segment of the key is `.` or `..`: what HTTP proxies and file systems resolve."""
+    return bool(_DOTS.search(key))
+
+
+def _may_have_dots(raw: bytes) -> bool:
+    # The single dot is found at memchr's speed, and most keys have none in such a place.
+    return b"." in raw and (raw[:1] == b"." or any(part in raw for part in (b"/.", b"./", b"\0.", b".\0")))
+
+
+def _has_other_form(key: str) -> bool:
+    if key.isascii():
+        return False
+    return unicodedata.normalize("NFC", key) != key or unicodedata.normalize("NFD", key) != key
+
+
+SPELLINGS = (
+    Spelling(
+        "dot segments",
+        (("{p}dots/a/../b", "{p}dots/b"), ("{p}dots/./c", "{p}dots/c")),
+        has_dot_segments,
+        _may_have_dots,
+        strict=True,
+    ),
+    Spelling(
+        "double slash",
+        (("{p}twice//b", "{p}twice/b"),),
+        lambda key: "//" in key,
+        lambda raw: b"//" in raw,
+        strict=True,
+    ),
+    Spelling(
+        "leading slash",
+        (("/{p}lead", "{p}lead"),),
+        lambda key: key.startswith("/"),
+        lambda raw: raw.startswith(b"/") or b"\0/" in raw,
+        strict=True,
+    ),
+    Spelling(
+        "backslash",
+        (("{p}back\\b", "{p}back/b"),),
+        lambda key: "\\" in key,
+        lambda raw: b"\\" in raw,
+        strict=True,
+    ),
+    Spelling("trailing slash", (("{p}tail/", "{p}tail"),), lambda key: key.endswith("/")),
+    Spelling("percent", (("{p}percent%2Fb", "{p}percent/b"),), lambda key: bool(_PERCENT.search(key))),
+    Spelling(
+        "plus and space", (("{p}a+b", "{p}a b"), ("{p}a c", "{p}a+c")), lambda key: bool({*key} & {*" +"})
+    ),
+    Spelling("outer space", (("{p}outer ", "{p}outer"),), lambda key: key != key.strip()),
+    Spelling("normal form", (("{p}e\u0301", "{p}\u00e9"),), _has_other_form),
+    Spelling("letter case", (("{p}CASE", "{p}case"),), lambda key: key.lower() != key.upper()),
+    Spelling(
+        "line ends",
+        (("{p}line\rb", "{p}line\nb"), ("{p}line\rc", "{p}linec")),
+        lambda key: "\r" in key or "\n" in key,
+        xml=False,
+    ),
+)
+"""Kinds of keys that some store folds into another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What the store of one bucket can do.
+
+    `batch_keeps` and `single_keeps` name the spellings that DeleteObjects and DeleteObject were seen to keep
+    apart from their siblings, `batch_folds` and `single_folds` those where the sibling went. `refuses_1001`
+    tells that a batch of more than 1,000 keys was refused. `why_unknown` tells what could not be tried.
+    """
+
+    bucket: str
+    crc32: Ability = Ability.UNKNOWN
+    md5: Ability = Ability.UNKNOWN
+    refuses_1001: Ability = Ability.UNKNOWN
+    batch_condition: Ability = Ability.UNKNOWN
+    single_condition: Ability = Ability.UNKNOWN
+    batch_keeps: frozenset[str] = frozenset()
+    batch_folds: frozenset[str] = frozenset()
+    single_keeps: frozenset[str] = frozenset()
+    single_folds: frozenset[str] = frozenset()
+    versioning: Versioning = Versioning.UNKNOWN
+    object_lock: Ability = Ability.UNKNOWN
+    lists_in_order: Ability = Ability.UNKNOWN
+    lists_exactly: Ability = Ability.UNKNOWN
+    why_unknown: tuple[str, ...] = ()
+
+    def may_fold(self, raw: bytes) -> bool:
+        """Tell, quickly, whether any of many keys (UTF-8, joined by U+0000) could be folded by a batch."""
+        return any(
+            spelling.may_hold(raw)
+            for spelling in SPELLINGS
+            if spelling.xml and self._distrusts(spelling, self.batch_keeps, self.batch_folds)
+        )
+
+    def folded_by(self, key: str, *, batch: bool) -> str | None:
+        """Return the spelling by which the key would be, or might be, taken for another; None or None."""
+        keeps, folds = (
+            (self.batch_keeps, self.batch_folds) if batch else (self.single_keeps, self.single_folds)
+        )
+        for spelling in SPELLINGS:
+            if self._distrusts(spelling, keeps, folds) and spelling.holds(key):
+                return spelling.name
+        return None
+
+    @staticmethod
+    def _distrusts(spelling: Spelling, keeps: frozenset[str], folds: frozenset[str]) -> bool:
+        return spelling.name in folds or (spelling.strict and spelling.name not in keeps)
+
+
+def unprobed(bucket: str, *, is_aws: bool = False) -> Abilities:
+    """Return what is known of a bucket that was not probed: nothing, but that AWS keeps every spelling."""
+    kept = frozenset(spelling.name for spelling in SPELLINGS) if is_aws else frozenset()
+    return Abilities(bucket, batch_keeps=kept, single_keeps=kept, why_unknown=("not probed",))

@@ -1,0 +1,267 @@
+"""Finding out what the store of a bucket can do, by trying it on objects of our own.
+
+Everything lies under `.sexton-probe/<random>/`, and all that was made is removed again, versions and markers
+too. What could not be tried is unknown, with the reason; a store that cannot be asked now (throttled, away)
+raises.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sexton.storage.abilities import SPELLINGS, Abilities, Ability, Versioning
+from sexton.storage.batches import Batches
+from sexton.storage.calls import Calls
+from sexton.storage.errors import StoreRefused
+from sexton.storage.reply import child_text, local_name
+from sexton.storage.states import Delete, Kind
+from sexton.storage.xml_body import DeleteBody, build_items
+
+__all__ = ["PREFIX", "probe_store"]
+
+PREFIX = ".sexton-probe/"
+"""Where probes make their objects; nothing else may lie there."""
+
+_WRONG_ETAG = f'"{"0" * 32}"'
+# So that the parts of a spelling exist where a file system resolves them one by one.
+_COMPANIONS = ("{p}dots/a/x", "{p}twice/x", "{p}back/x", "{p}percent/x")
+_LISTED = (
+    "a",
+    "A",
+    "a!",
+    "a-b",
+    "a+b",
+    "a b",
+    "a%2Fb",
+    "<&>",
+    "z",
+    "\u00e9",
+    "e\u0301",
+    "\uffee",
+    "\U0001f5dd",
+    "0/1",
+)
+_ENVIRONMENT = (Kind.TRANSIENT, Kind.UNKNOWN, Kind.ENVIRONMENT)
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Probe:
+    """One probe under way; `known` is what later steps go by."""
+
+    calls: Calls
+    batches: Batches
+    known: Abilities
+    prefix: str
+    why: list[str] = field(default_factory=list)
+
+    @property
+    def bucket(self) -> str:
+        return self.known.bucket
+
+    def ask(self, what: str, call: Callable[[], T]) -> T | None:
+        """Return what the call does; None, with the reason noted, when the store says no to it."""
+        try:
+            return call()
+        except StoreRefused as refused:
+            if refused.kind in _ENVIRONMENT or refused.code == "NoSuchBucket" or refused.status in (429, 503):
+                raise
+            self.why.append(f"{what}: {refused.code}")
+            return None
+
+    def put(self, key: str) -> str | None:
+        """Write a small object and return its ETag, None when the store does not take such a key."""
+        try:
+            return self.calls.put(self.bucket, key, key.encode()).etag
+        except StoreRefused:
+            return None
+
+    def is_there(self, key: str) -> bool:
+        """Tell whether the object is there."""
+        return self.calls.exists(self.bucket, key)
+
+    def delete(self, *items: Delete, known: Abilities | None = None) -> bool:
+        """Delete by one batch; True when every item is reported gone."""
+        return self._batch(build_items(items), items, known or self.known)
+
+    def delete_one(self, item: Delete) -> bool:
+        """Delete by a single call; True when it is reported gone."""
+        return self.batches.delete_one(self.bucket, item, self.known).clean
+
+    def _batch(self, body: DeleteBody, items: Sequence[Delete], known: Abilities) -> bool:
+        return self.batches.delete(self.bucket, items, body, known).clean
+
+
+def probe_store(calls: Calls, batches: Batches, bucket: str) -> Abilities:
+    """Try what the bucket's store can do; some 80 small requests.
+
+    Raises StoreRefused when the bucket is missing or throttled, StoreUnavailable when nobody answers.
+    """
+    probe = _Probe(calls, batches, Abilities(bucket), f"{PREFIX}{uuid.uuid4().hex}/")
+    calls.check_bucket(bucket)
+    lock = _object_lock(probe)
+    versioning = _versioning(probe)
+    found: dict[str, object] = {"object_lock": lock[0], "versioning": versioning}
+    if lock[1]:
+        # What is put here is kept by the bucket itself: a probe could not clean up.
+        probe.why.append("put: the bucket has a default retention")
+    else:
+        try:
+            found |= _trials(probe, versioning)
+        finally:
+            _clean_up(probe, versioning)
+    return Abilities(bucket, **found, why_unknown=tuple(probe.why))  # type: ignore[arg-type]
+
+
+def _trials(probe: _Probe, versioning: Versioning) -> Mapping[str, object]:
+    found: dict[str, object] = dict(_checksums(probe))
+    probe.known = Abilities(probe.bucket, crc32=found["crc32"], md5=found["md5"])  # type: ignore[arg-type]
+    first = probe.prefix + "first"
+    if probe.ask("put", lambda: probe.calls.put(probe.bucket, first, b"x")) is None:
+        return found
+    return found | {
+        "refuses_1001": _limit(probe, versioning),
+        "batch_condition": _condition(probe, "batch", probe.delete),
+        "single_condition": _condition(probe, "single", probe.delete_one),
+        **_spellings(probe),
+        **_listing(probe),
+    }
+
+
+def _object_lock(probe: _Probe) -> tuple[Ability, bool]:
+    """Return whether the bucket locks objects, and whether it does so by default."""
+    try:
+        root = probe.calls.subresource(probe.bucket, "object-lock")
+    except StoreRefused as refused:
+        if refused.status == 404:
+            return Ability.NO, False
+        if refused.kind is Kind.TRANSIENT or refused.status in (429, 503):
+            raise
+        probe.why.append(f"object-lock: {refused.code}")
+        return Ability.UNKNOWN, False
+    is_on = child_text(root, "ObjectLockEnabled") == "Enabled"
+    return Ability.of(is_on), any(local_name(child) == "Rule" for child in root)
+
+
+def _versioning(probe: _Probe) -> Versioning:
+    root = probe.ask("versioning", lambda: probe.calls.subresource(probe.bucket, "versioning"))
+    if root is None:
+        return Versioning.UNKNOWN
+    states = {"Enabled": Versioning.ON, "Suspended": Versioning.SUSPENDED}
+    return states.get(child_text(root, "Status"), Versioning.OFF)
+
+
+def _checksums(probe: _Probe) -> Iterator[tuple[str, Ability]]:
+    for name, headers in (("crc32", None), ("md5", "md5")):
+        body = build_items([Delete(f"{probe.prefix}{name}")])
+        status, code = probe.batches.try_checksum(probe.bucket, body, md5=headers is not None)
+        if status not in (200, 400):
+            probe.why.append(f"DeleteObjects with {name}: {code or status}")
+        yield name, Ability.of({200: True, 400: False}.get(status))
+
+
+def _limit(probe: _Probe, versioning: Versioning) -> Ability:
+    if versioning is not Versioning.OFF:
+        # Where 1,001 deletes of nothing leave 1,001 markers it is not worth knowing.
+        probe.why.append("1,001 keys: not tried on a versioned bucket")
+        return Ability.UNKNOWN
+    entry = f"<Object><Key>{probe.prefix}none-%d</Key></Object>"
+    data = "".join(["<Delete>", *(entry % i for i in range(1001)), "</Delete>"]).encode()
+    status, code = probe.batches.try_checksum(probe.bucket, DeleteBody(data, b"", 1001), md5=_md5_only(probe))
+    if status not in (200, 400):
+        probe.why.append(f"1,001 keys: {code or status}")
+    return Ability.of({200: False, 400: True}.get(status))
+
+
+def _md5_only(probe: _Probe) -> bool:
+    return probe.known.crc32 is Ability.NO and probe.known.md5 is Ability.YES
+
+
+def _condition(probe: _Probe, way: str, delete: Callable[[Delete], bool]) -> Ability:
+    """Return whether a delete with a wrong ETag leaves the object, and one with the right ETag takes it."""
+    key = f"{probe.prefix}condition-{way}"
+    etag = probe.put(key)
+    if not etag:
+        return Ability.UNKNOWN
+    refused = not delete(Delete(key, _WRONG_ETAG)) and probe.is_there(key)
+    return Ability.of(refused and delete(Delete(key, etag)) and not probe.is_there(key))
+
+
+def _spellings(probe: _Probe) -> Mapping[str, frozenset[str]]:
+    for companion in _COMPANIONS:
+        probe.put(companion.format(p=probe.prefix))
+    batch = {s.name: [_survives(probe, *pair, probe.delete) for pair in s.pairs] for s in SPELLINGS if s.xml}
+    single = {s.name: [_survives(probe, *pair, probe.delete_one) for pair in s.pairs] for s in SPELLINGS}
+    return {
+        "batch_keeps": _named(batch, all),
+        "batch_folds": _named(batch, lambda answers: False in answers),
+        "single_keeps": _named(single, all),
+        "single_folds": _named(single, lambda answers: False in answers),
+    }
+
+
+def _survives(probe: _Probe, odd: str, sibling: str, delete: Callable[[Delete], bool]) -> bool | None:
+    """Return whether an object is still there after its odd sibling was deleted; None if it cannot be put."""
+    odd, sibling = odd.format(p=probe.prefix), sibling.format(p=probe.prefix)
+    if probe.put(sibling) is None:
+        probe.why.append(f"put {sibling.removeprefix(probe.prefix)!r}: refused")
+        return None
+    delete(Delete(odd))
+    return probe.is_there(sibling)
+
+
+def _named(
+    answers: Mapping[str, list[bool | None]], test: Callable[[list[bool | None]], bool]
+) -> frozenset[str]:
+    return frozenset(name for name, given in answers.items() if test(given))
+
+
+def _listing(probe: _Probe) -> Mapping[str, Ability]:
+    prefix = probe.prefix + "list/"
+    made = {prefix + name for name in _LISTED if probe.put(prefix + name) is not None}
+    listed: list[str] = []
+    after: str | None = None
+    while True:
+        start = after
+        page = probe.ask("list", lambda: probe.calls.list_slice(probe.bucket, prefix, start, 4))  # noqa: B023
+        if page is None:
+            return {}
+        listed += [entry.key for entry in page.objects]
+        after = page.after
+        if after is None or len(listed) > 2 * len(_LISTED):
+            break
+    return {
+        "lists_in_order": Ability.of(listed == sorted(listed, key=str.encode)),
+        "lists_exactly": Ability.of(len(listed) == len(made) and set(listed) == made),
+    }
+
+
+def _clean_up(probe: _Probe, versioning: Versioning) -> None:
+    """Remove what the probe has made; what cannot be removed is told."""
+    for prefix in (probe.prefix, "/" + probe.prefix):
+        left = probe.ask("clean up", lambda: _remove(probe, prefix, versioning))  # noqa: B023
+        if left:
+            probe.why.append(f"clean up: left under {prefix}")
+
+
+def _remove(probe: _Probe, prefix: str, versioning: Versioning) -> bool:
+    """Remove everything under a prefix; True when something is left after three rounds."""
+    for _ in range(3):
+        items = _present(probe, prefix, versioning)
+        if not items:
+            return False
+        for item in items:
+            # One by one and through the path: a key of any kind goes that way.
+            probe.delete_one(item)
+    return bool(_present(probe, prefix, versioning))
+
+
+def _present(probe: _Probe, prefix: str, versioning: Versioning) -> list[Delete]:
+    if versioning is Versioning.OFF:
+        return [Delete(entry.key) for entry in probe.calls.list_slice(probe.bucket, prefix).objects]
+    page = probe.calls.version_slice(probe.bucket, prefix)
+    return [Delete(version.key, version_id=version.version_id) for version in page.versions]

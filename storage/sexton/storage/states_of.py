@@ -1,0 +1,184 @@
+"""Reading an unclean reply to DeleteObjects: one state for each item that is not plainly gone.
+
+Nothing is believed that the reply does not say of exactly one item. A key that the reply leaves out, or names
+more often than it was sent, is unaccounted; so is every key beside a stranger that cannot be explained, since
+the reply may be another request's.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from xml.etree import ElementTree
+
+from sexton.storage.errors_table import Scope, classify
+from sexton.storage.reply import child_text, local_name, parsed
+from sexton.storage.states import BatchResult, Delete, Effect, KeyState, Kind
+from sexton.storage.wire import RawReply, retry_after
+
+__all__ = ["fault_result", "key_state", "read_reply", "request_fault"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    is_error: bool
+    key: str
+    version_id: str | None
+    code: str
+    message: str
+    marker: str | None
+
+    @property
+    def made_marker(self) -> bool:
+        # An entry with a version id reports the erasing of that version, be it a marker, not a new marker.
+        return self.marker is not None and self.version_id is None
+
+
+@dataclass(slots=True)
+class _Reading:
+    items: Sequence[Delete]
+    told: list[list[_Entry]]
+    strangers: list[_Entry] = field(default_factory=list)
+
+
+def read_reply(bucket: str, items: Sequence[Delete], reply: RawReply) -> BatchResult:
+    """Return the states of all items by what the reply says, and nothing but what it says."""
+    fault = request_fault(reply)
+    if fault is not None:
+        return fault_result(bucket, len(items), fault, reply.request_id)
+    root = parsed(reply.body)
+    assert root is not None
+    reading = _assign(items, [_entry(element) for element in root if _is_entry(element)])
+    states = {i: state for i in range(len(items)) if (state := _state(reading, i))}
+    states.update(_doubted(reading, states))
+    gone = [i for i in range(len(items)) if i not in states]
+    unknown = any(state.kind is Kind.UNACCOUNTED for state in states.values())
+    return BatchResult(
+        bucket,
+        len(items),
+        states,
+        {i: reading.told[i][0].marker or "" for i in gone if reading.told[i][0].made_marker},
+        frozenset(i for i in gone if _erased_marker(reading.told[i][0])),
+        (reply.request_id,) if reply.request_id else (),
+        Effect.UNKNOWN if unknown else Effect.KNOWN,
+        retry_after_s=retry_after(reply.headers),
+    )
+
+
+def request_fault(reply: RawReply) -> KeyState | None:
+    """Return the state of a request that was answered as a whole, None when the reply goes key by key."""
+    root = parsed(reply.body)
+    name = local_name(root) if root is not None else ""
+    if reply.status == 200 and name == "DeleteResult":
+        return None
+    code = child_text(root, "Code") if root is not None and name == "Error" else ""
+    message = child_text(root, "Message") if root is not None and name == "Error" else ""
+    if not code and reply.status < 300:
+        code = "NotADeleteResult" if reply.body else "EmptyReply"
+    if not message:
+        message = f"HTTP {reply.status}, {reply.body[:80]!r}" if reply.body else f"HTTP {reply.status}"
+    row = classify(Scope.REQUEST, code, reply.status)
+    return KeyState(row.kind, code, message, reply.status, row.effect, retry_after(reply.headers))
+
+
+def fault_result(
+    bucket: str, count: int, fault: KeyState, request_id: str = "", requests: int = 1
+) -> BatchResult:
+    """Return the result of a request in which every item has the state of the whole."""
+    return BatchResult(
+        bucket,
+        count,
+        dict.fromkeys(range(count), fault),
+        request_ids=(request_id,) if request_id else (),
+        effect=fault.effect,
+        fault=fault,
+        retry_after_s=fault.retry_after_s,
+        requests=requests,
+    )
+
+
+def key_state(code: str, message: str = "", status: int = 200) -> KeyState:
+    """Return the state of one key by the code that a reply, or Sexton itself, gives it."""
+    row = classify(Scope.KEY, code, status)
+    return KeyState(row.kind, code, message, status, row.effect)
+
+
+def _is_entry(element: ElementTree.Element) -> bool:
+    return local_name(element) in ("Deleted", "Error")
+
+
+def _entry(element: ElementTree.Element) -> _Entry:
+    fields: Mapping[str, str] = {local_name(child): child.text or "" for child in element}
+    is_marker = fields.get("DeleteMarker") == "true"
+    return _Entry(
+        local_name(element) == "Error",
+        fields.get("Key", ""),
+        fields.get("VersionId") or None,
+        fields.get("Code", ""),
+        fields.get("Message", ""),
+        fields.get("DeleteMarkerVersionId", "") if is_marker else None,
+    )
+
+
+def _assign(items: Sequence[Delete], entries: Sequence[_Entry]) -> _Reading:
+    exact = {(item.key, item.version_id): i for i, item in enumerate(items)}
+    of_key: dict[str, list[int]] = {}
+    for i, item in enumerate(items):
+        of_key.setdefault(item.key, []).append(i)
+    reading = _Reading(items, [[] for _ in items])
+    for entry in entries:
+        indexes = of_key.get(entry.key, [])
+        index = exact.get((entry.key, entry.version_id))
+        if index is None and len(indexes) == 1 and _may_be(items[indexes[0]], entry):
+            # Some stores leave the version id out of the reply, or tell that of the new marker.
+            index = indexes[0]
+        if index is None:
+            reading.strangers.append(entry)
+        else:
+            reading.told[index].append(entry)
+    return reading
+
+
+def _may_be(item: Delete, entry: _Entry) -> bool:
+    return item.version_id is None or entry.version_id is None
+
+
+def _state(reading: _Reading, index: int) -> KeyState | None:
+    entries = reading.told[index]
+    errors = [entry for entry in entries if entry.is_error]
+    if not entries:
+        return key_state("MissingFromReply")
+    if errors:
+        # An error beside a success for the same key is an error.
+        return key_state(errors[0].code or "Error", errors[0].message)
+    if len(entries) > 1:
+        return key_state("AmbiguousReply", f"named {len(entries)} times")
+    return None
+
+
+def _doubted(reading: _Reading, states: Mapping[int, KeyState]) -> dict[int, KeyState]:
+    """Return the items that the reply calls deleted and that are not believed to be.
+
+    A store may fold a key in its echo: then the echo of a missing key could stand under a neighbour's name.
+    """
+    missing = {_loose(reading.items[i].key) for i, entries in enumerate(reading.told) if not entries}
+    unexplained = [entry for entry in reading.strangers if _loose(entry.key) not in missing]
+    doubted = {}
+    for index, item in enumerate(reading.items):
+        if index in states:
+            continue
+        if unexplained:
+            doubted[index] = key_state("NotAskedFor", f"beside a stranger: {unexplained[0].key!r}")
+        elif missing and _loose(item.key) in missing:
+            doubted[index] = key_state("AmbiguousReply", "may be the echo of another key")
+    return doubted
+
+
+def _loose(key: str) -> str:
+    """Return what is left of a key under every folding that a store might do: its letters and digits."""
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", key).casefold()))
+
+
+def _erased_marker(entry: _Entry) -> bool:
+    return entry.marker is not None and entry.version_id is not None
