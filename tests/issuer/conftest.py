@@ -9,12 +9,13 @@ from contextlib import ExitStack
 
 import pytest
 from confluent_kafka import Producer
-from tests.support.issuing import Serve, Write
+from tests.support.issuing import Case, Serve, Write
 
 from sexton.deploy.local import Installation, LocalStack
 from sexton.issuer.client import IssuerClient
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.service import Service
+from sexton.issuer.testing import FakeIssuer
 from sexton.schemas import records
 from sexton.schemas.settings import Settings
 
@@ -79,6 +80,19 @@ def write() -> Write:
         assert producer.flush(10) == 0
 
     return produce
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])
+def case(request: pytest.FixtureRequest) -> Iterator[Case]:
+    """The fake, then the real service."""
+    if request.param == "fake":
+        fake = FakeIssuer(partitions=3)
+        yield Case(fake, fake.written)
+        return
+    shared: Installation = request.getfixturevalue("shared")
+    write: Write = request.getfixturevalue("write")
+    with IssuerClient(shared.settings.issuer_url) as client:
+        yield Case(client, lambda partition, count: write(shared.settings, partition, count))
 
 
 @pytest.fixture

@@ -2,48 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
-from tests.support.issuing import Write
+from tests.support.issuing import Case, refused
 
-from sexton.deploy.local import Installation
-from sexton.issuer.client import Issuer, IssuerClient, Subject
-from sexton.issuer.testing import FakeIssuer
-from sexton.schemas.errors import IssuerUnavailable, RequestRefused
+from sexton.issuer.client import Subject
+from sexton.schemas.errors import IssuerUnavailable
 from sexton.schemas.events import PartitionOffsets
 from sexton.schemas.windows import Window
-
-
-class Case:
-    """An issuer under test and how intents get written beside it."""
-
-    def __init__(self, issuer: Issuer, written: Callable[[int, int], object]) -> None:
-        self.issuer = issuer
-        self.written = written
-
-    def window(self, tenant: str, generation: int, partition: int = 0) -> Window | None:
-        """The window of one generation, from the log's end."""
-        subject = Subject(tenant, generation, partition)
-        return self.issuer.validate([subject]).windows[subject]
-
-
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])
-def case(request: pytest.FixtureRequest) -> Iterator[Case]:
-    """The fake, then the real service."""
-    if request.param == "fake":
-        fake = FakeIssuer(partitions=3)
-        yield Case(fake, fake.written)
-        return
-    shared: Installation = request.getfixturevalue("shared")
-    write: Write = request.getfixturevalue("write")
-    with IssuerClient(shared.settings.issuer_url) as client:
-        yield Case(client, lambda partition, count: write(shared.settings, partition, count))
-
-
-def refused(kind: str) -> pytest.RaisesExc[RequestRefused]:
-    """Expect a refusal of this type."""
-    return pytest.raises(RequestRefused, check=lambda error: error.type == kind)
 
 
 def test_attach_counts_up(case: Case, unique: str) -> None:

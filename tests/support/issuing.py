@@ -5,15 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import redis
 
 from sexton.issuer import wire
+from sexton.issuer.client import Issuer, Subject
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.service import Service
+from sexton.schemas.errors import RequestRefused
 from sexton.schemas.settings import Settings
+from sexton.schemas.windows import Window
 
 Serve = Callable[[Settings], Service]
 Write = Callable[[Settings, int, int], None]
+
+
+class Case:
+    """An issuer under test and how intents get written beside it."""
+
+    def __init__(self, issuer: Issuer, written: Callable[[int, int], object]) -> None:
+        self.issuer = issuer
+        self.written = written
+
+    def window(self, tenant: str, generation: int, partition: int = 0) -> Window | None:
+        """The window of one generation, from the log's end."""
+        subject = Subject(tenant, generation, partition)
+        return self.issuer.validate([subject]).windows[subject]
+
+
+def refused(kind: str) -> pytest.RaisesExc[RequestRefused]:
+    """Expect a refusal of this type."""
+    return pytest.raises(RequestRefused, check=lambda error: error.type == kind)
 
 
 def redis_of(settings: Settings) -> Any:

@@ -9,30 +9,24 @@ read after the append they would cover what was written when a successor might h
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from msgspec import UNSET
 
-from sexton.issuer import request_ids, wire
+from sexton.issuer import wire
 from sexton.issuer.deadline import Coalescer, Deadline
-from sexton.issuer.decisions import (
-    Call,
-    Granted,
-    Part,
-    check_alive,
-    check_binding,
-    check_in_time,
-    held,
-    next_step,
-)
-from sexton.issuer.fold import Request, State
+from sexton.issuer.decisions import Call, Granted, Part, issued_event, next_step
+from sexton.issuer.journal import Journal
 from sexton.issuer.log import LogReader, LogWriter
 from sexton.issuer.metrics import Metrics
 from sexton.issuer.positions import Ends, Positions
+from sexton.issuer.registrar import Registrar, identity
+from sexton.issuer.state import Numbered, State
 from sexton.issuer.witness import Witness
 from sexton.schemas import checks, events
 from sexton.schemas.errors import UsageError
+from sexton.schemas.events import GenerationForm
 
 __all__ = ["Authority"]
 
@@ -43,12 +37,11 @@ class Authority:
     def __init__(
         self, positions: Positions, reader: LogReader, writer: LogWriter, witness: Witness, metrics: Metrics
     ) -> None:
-        self._positions = positions
+        self._journal = Journal(positions, reader, writer, metrics)
         self._reader = reader
-        self._writer = writer
         self._witness = witness
         self._metrics = metrics
-        self._ends = Coalescer(positions.read)
+        self.registrar = Registrar(self._journal, witness)
         self._barriers = Coalescer(lambda deadline: self._raise_barrier(None, deadline))
 
     # --- issue ----------------------------------------------------------------------------------------------
@@ -57,7 +50,7 @@ class Authority:
         """Give a node the tenants that it asks for.
 
         Raises RequestRefused: `tenant-dropped`, `generation-not-newest`, `request-id-conflict`,
-        `generations-exhausted`.
+        `generations-exhausted`; of the first form also `node-not-registered`, `stale-node`, `other-form`.
         """
         if (asked.tenant is None) == (asked.tenants is None):
             raise UsageError("give either tenant or tenants")
@@ -69,20 +62,28 @@ class Authority:
         operation = events.IssueOperation.ATTACH
         for tenant in tenants:
             checks.check_tenant(tenant)
-        request_id, caller = _identity(asked.request_id, asked.caller, asked.node)
-        call = Call(request_id, caller, operation, asked.node, tenants, asked.generation)
+        request_id, caller = identity(asked.request_id, asked.caller, asked.node)
+        form = None if asked.form is None else GenerationForm(asked.form)
+        call = Call(
+            request_id, caller, operation, asked.node, tenants, asked.generation, form, asked.node_generation
+        )
         return self._issue(call, deadline)
 
     def re_attach(self, asked: wire.ReAttach, deadline: Deadline) -> Granted:
-        """Give a node new generations of all that it holds; of nothing, if it holds nothing."""
-        request_id, caller = _identity(asked.request_id, asked.caller, asked.node)
+        """Give a node new generations of all that it holds; of nothing, if it holds nothing.
+
+        Raises RequestRefused: `request-id-conflict`, and `stale-node` for a node generation that is not the
+        newest: the node has been started again elsewhere and must stop.
+        """
+        request_id, caller = identity(asked.request_id, asked.caller, asked.node)
         operation = events.IssueOperation.RE_ATTACH
-        return self._issue(Call(request_id, caller, operation, asked.node, None), deadline)
+        call = Call(request_id, caller, operation, asked.node, None, node_generation=asked.node_generation)
+        return self._issue(call, deadline)
 
     def _issue(self, call: Call, deadline: Deadline) -> Granted:
         with self._metrics.issue_seconds.time():
             while True:
-                ends = self.read_ends(deadline)
+                ends = self._journal.read_ends(deadline)
                 with self._reader.state() as state:
                     step = next_step(state, call)
                 if isinstance(step, Granted):
@@ -90,91 +91,13 @@ class Authority:
                 self._issue_part(call, step, ends, deadline)
 
     def _issue_part(self, call: Call, part: Part, ends: Ends, deadline: Deadline) -> None:
-        event = events.Issued(
-            request_id=call.request_id,
-            caller=call.caller,
-            operation=call.operation,
-            node=call.node,
-            part=part.number,
-            parts=part.count,
-            grants=self._witness.propose(part.tenants, deadline),
-            ends=ends.intents,
-            issued_at=datetime.now(UTC),
-        )
-        if self._append(event, event.request_id, part.number, deadline):
+        grants = self._witness.propose(part.tenants, deadline)
+        event = issued_event(call, part, grants, ends.intents, datetime.now(UTC))
+        if self._journal.append(event, part.number, deadline):
             self._metrics.numbers.inc(len(event.grants))
             self._witness.project(part.tenants)
         else:
             self._witness.withdraw(part.tenants)
-
-    def _append(
-        self,
-        event: events.Issued | events.Detached | events.Dropped,
-        request_id: str,
-        part: int,
-        deadline: Deadline,
-    ) -> bool:
-        """Append, read back, and tell whether this very event is the valid one of its request and part."""
-        offset = self._writer.append(event, deadline)
-        self._metrics.events.inc()
-        self._reader.wait_for(offset, deadline)
-        with self._reader.state() as state:
-            request = state.request(request_id)
-        valid = request is not None and request.offsets.get(part) == offset
-        if not valid:
-            self._metrics.voids.labels(self._reader.void_reason(offset)).inc()
-        return valid
-
-    # --- detach and drop ------------------------------------------------------------------------------------
-
-    def detach(self, asked: wire.Detach, deadline: Deadline) -> wire.Ended:
-        """Take a tenant from its holder; its generation stays the newest until it is superseded.
-
-        Raises RequestRefused: `not-held`, `generation-not-newest`, `request-id-conflict`.
-        """
-        request_id, caller = _identity(asked.request_id, asked.caller, asked.node)
-        binding = Request(caller, "detach", asked.node, 1)
-
-        def make(state: State) -> events.Detached:
-            generation = held(state, asked.node, asked.tenant, asked.generation)
-            now = datetime.now(UTC)
-            return events.Detached(request_id, caller, asked.node, asked.tenant, generation, now)
-
-        return self._end(request_id, binding, asked.tenant, make, deadline)
-
-    def drop(self, asked: wire.Drop, deadline: Deadline) -> wire.Ended:
-        """End a tenant: nothing is issued for it afterwards.
-
-        Raises RequestRefused: `tenant-dropped`, `request-id-conflict`.
-        """
-        checks.check_tenant(asked.tenant)
-        request_id, caller = _identity(asked.request_id, asked.caller, "")
-        binding = Request(caller, "drop", None, 1)
-
-        def make(state: State) -> events.Dropped:
-            check_alive(state, asked.tenant)
-            return events.Dropped(request_id, caller, asked.tenant, datetime.now(UTC))
-
-        return self._end(request_id, binding, asked.tenant, make, deadline)
-
-    def _end(
-        self,
-        request_id: str,
-        binding: Request,
-        tenant: str,
-        make: Callable[[State], events.Detached | events.Dropped],
-        deadline: Deadline,
-    ) -> wire.Ended:
-        while True:
-            self.catch_up(deadline)
-            with self._reader.state() as state:
-                known = state.request(request_id)
-                if known is not None:
-                    check_binding(known, binding, [tenant])
-                    return wire.Ended(known.offsets[0], request_id, tenant, known.granted[tenant] or None)
-                check_in_time(state, request_id)
-                event = make(state)
-            self._append(event, request_id, 0, deadline)
 
     # --- barriers and positions -----------------------------------------------------------------------------
 
@@ -192,27 +115,18 @@ class Authority:
     def _raise_barrier(
         self, unsettled: events.PartitionOffsets | None, deadline: Deadline
     ) -> wire.BarrierAnswer:
-        ends = self._ends.get(deadline).intents
+        ends = self._journal.positions(deadline).intents
         if unsettled is not None and unsettled.topic_id != ends.topic_id:
             raise UsageError(f"unsettled positions of another topic: {unsettled.topic_id}")
         event = events.Barrier(uuid.uuid4().hex, ends, unsettled, datetime.now(UTC))
-        offset = self._writer.append(event, deadline)
         # Valid by the rule: `ends` are of the topic that Genesis names, which the reading has checked.
-        self._reader.wait_for(offset, deadline)
-        self._metrics.events.inc()
+        offset = self._journal.write(event, deadline)
         self._metrics.barriers.inc()
         return wire.BarrierAnswer(offset, ends.topic_id, list(ends.offsets))
 
-    def read_ends(self, deadline: Deadline) -> Ends:
-        """Read the end offsets and fold the log up to the end that it had then."""
-        ends = self._ends.get(deadline)
-        self._metrics.fold_lag.set(max(0, ends.log_end - self._reader.next_offset))
-        self._reader.wait_for(ends.log_end - 1, deadline)
-        return ends
-
     def catch_up(self, deadline: Deadline) -> None:
         """Fold the log up to the end that it has now."""
-        self.read_ends(deadline)
+        self._journal.read_ends(deadline)
 
     # --- judge ----------------------------------------------------------------------------------------------
 
@@ -243,6 +157,17 @@ class Authority:
         with self._reader.state() as state:
             return _view(state, tenant, history)
 
+    def node_view(self, node: str, history: int, deadline: Deadline) -> wire.NodeView | None:
+        """Return a node with its newest `history` node generations, None if it never registered."""
+        self.catch_up(deadline)
+        with self._reader.state() as state:
+            return _node_view(state, node, history)
+
+    def forms(self, tenants: Iterable[str]) -> dict[str, GenerationForm]:
+        """Return the forms of tenants that the log knows."""
+        with self._reader.state() as state:
+            return {name: found.form for name in tenants if (found := state.tenant(name)) is not None}
+
     def _count(self, asked: int, answers: Sequence[wire.Answer]) -> None:
         newest = sum(answer.newest for answer in answers)
         spans = sum(type(answer.start) is int for answer in answers)
@@ -251,27 +176,24 @@ class Authority:
             self._metrics.subjects.labels(answer).inc(count)
 
 
-def _identity(request_id: str | None, caller: str | None, node: str) -> tuple[str, str]:
-    return request_id or request_ids.new_id(), caller or node
-
-
 def _answer(state: State, subject: wire.Subject) -> wire.Answer | None:
     tenant = state.tenant(subject.tenant)
     if tenant is None:
         return None
     answer = wire.Answer(subject.tenant, subject.generation, subject.partition, newest=False)
     if subject.node is not None or subject.node_generation is not None:
-        # Parts that the tenant's form does not have: nothing of this generation was ever issued.
         answer.node = UNSET if subject.node is None else subject.node
         answer.node_generation = UNSET if subject.node_generation is None else subject.node_generation
-        return answer
-    window = tenant.window(subject.generation, subject.partition)
+    window, of_node = state.windows(
+        tenant, subject.generation, subject.partition, subject.node, subject.node_generation
+    )
     if window is not None:
         answer.start = window.start
-        if window.until is None:
-            answer.newest = True
-        else:
-            answer.until = window.until
+        answer.newest = window.until is None
+        answer.until = UNSET if window.until is None else window.until
+    if of_node is not None:
+        answer.node_from = of_node.start
+        answer.node_until = UNSET if of_node.until is None else of_node.until
     return answer
 
 
@@ -279,11 +201,28 @@ def _view(state: State, name: str, history: int) -> wire.TenantView | None:
     tenant = state.tenant(name)
     if tenant is None:
         return None
+    view = wire.TenantView(
+        state.log_offset, name, tenant.newest, tenant.holder, tenant.dropped, _spans(tenant, history)
+    )
+    view.form = tenant.form.value
+    view.imported = UNSET if tenant.imported is None else tenant.imported
+    return view
+
+
+def _node_view(state: State, name: str, history: int) -> wire.NodeView | None:
+    node = state.node(name)
+    if node is None:
+        return None
+    return wire.NodeView(state.log_offset, name, node.number, node.newest, _spans(node, history))
+
+
+def _spans(owner: Numbered, history: int) -> list[wire.Span]:
+    """Return the newest numbers with their windows, the newest first."""
     spans = []
-    for index in range(len(tenant.issues) - 1, max(-1, len(tenant.issues) - 1 - history), -1):
-        issue = tenant.issues[index]
-        span = wire.Span(tenant.first + index, issue.log_offset, issue.node, list(issue.high))
-        if index + 1 < len(tenant.issues):
-            span.until = list(tenant.issues[index + 1].high)
+    for index in range(len(owner.issues) - 1, max(-1, len(owner.issues) - 1 - history), -1):
+        issue = owner.issues[index]
+        span = wire.Span(owner.first + index, issue.log_offset, issue.node, list(issue.high))
+        if index + 1 < len(owner.issues):
+            span.until = list(owner.issues[index + 1].high)
         spans.append(span)
-    return wire.TenantView(state.log_offset, name, tenant.newest, tenant.holder, tenant.dropped, spans)
+    return spans

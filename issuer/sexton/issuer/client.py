@@ -11,16 +11,29 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote
 
 import httpx
 
 from sexton.issuer import request_ids
+from sexton.issuer.answers import (
+    Attachment,
+    BarrierAnswer,
+    Issuer,
+    NodeState,
+    Registration,
+    Span,
+    Subject,
+    TenantState,
+    Validation,
+    both,
+)
+from sexton.issuer.reading import attachments_of, registered, span_of, subject_body, windows_of
 from sexton.schemas.errors import IssuerUnavailable, RequestRefused
-from sexton.schemas.events import PartitionOffsets
+from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant, PartitionOffsets
+from sexton.schemas.forms import to_json
 from sexton.schemas.windows import Window
 
 __all__ = [
@@ -29,6 +42,8 @@ __all__ = [
     "BarrierAnswer",
     "Issuer",
     "IssuerClient",
+    "NodeState",
+    "Registration",
     "Span",
     "Subject",
     "TenantState",
@@ -44,111 +59,6 @@ _RANDOM = random.SystemRandom()
 
 class _Unanswered(IssuerUnavailable):
     """No answer, or none for now: what was asked may have been done."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attachment:
-    """A tenant that a node was given, with its generation; `log_offset` is where the log proves it."""
-
-    tenant: str
-    generation: int
-    log_offset: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """A generation whose window in one intents partition is asked for."""
-
-    tenant: str
-    generation: int
-    partition: int
-    node: str | None = None
-    node_generation: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """Windows as of a log offset: None for a generation never issued; unknown tenants are absent."""
-
-    log_offset: int
-    topic_id: str
-    windows: Mapping[Subject, Window | None]
-
-
-@dataclass(frozen=True, slots=True)
-class BarrierAnswer:
-    """A barrier: what stands below `ends` (by partition) was written before the event at `log_offset`."""
-
-    log_offset: int
-    topic_id: str
-    ends: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """One generation of a tenant, where it was issued, and its window; `node` is None where none got it."""
-
-    generation: int
-    log_offset: int
-    node: str | None
-    start: tuple[int, ...]
-    until: tuple[int, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class TenantState:
-    """A tenant as of a log offset; `history` starts with the newest generation."""
-
-    log_offset: int
-    tenant: str
-    generation: int | None
-    holder: str | None
-    dropped: bool
-    history: tuple[Span, ...]
-
-
-class Issuer(Protocol):
-    """What services and jobs ask of an issuer; `deadline` is the time a call may take, seconds."""
-
-    def attach(
-        self,
-        node: str,
-        tenant: str,
-        request_id: str | None = None,
-        deadline: float | None = None,
-        *,
-        generation: int | None = None,
-    ) -> Attachment:
-        """Give a node a tenant under a new generation."""
-
-    def re_attach(
-        self, node: str, request_id: str | None = None, deadline: float | None = None
-    ) -> dict[str, int]:
-        """Give a node new generations of all that it holds."""
-
-    def detach(
-        self, node: str, tenant: str, request_id: str | None = None, deadline: float | None = None
-    ) -> int:
-        """Take a tenant from the node that holds it and return its generation."""
-
-    def drop(self, tenant: str, request_id: str | None = None, deadline: float | None = None) -> int:
-        """End a tenant for good and return the log offset that says so."""
-
-    def validate(
-        self, subjects: Sequence[Subject], at_least: int | None = None, deadline: float | None = None
-    ) -> Validation:
-        """Return the windows of generations, as of a log offset of at least `at_least`."""
-
-    def barrier(
-        self, unsettled: PartitionOffsets | None = None, deadline: float | None = None
-    ) -> BarrierAnswer:
-        """Make a barrier."""
-
-    def tenant(self, name: str, deadline: float | None = None) -> TenantState | None:
-        """Return a tenant and its history, None when the log does not know it."""
-
-    def close(self) -> None:
-        """Free what the client holds."""
 
 
 class IssuerClient:
@@ -181,25 +91,84 @@ class IssuerClient:
         deadline: float | None = None,
         *,
         generation: int | None = None,
+        registration: Registration | None = None,
     ) -> Attachment:
         """Give a node a tenant under a new generation.
 
-        `generation`, when given, is the one that the caller believes newest: refused if it is not. May raise
-        RequestRefused: `tenant-dropped`, `generation-not-newest`, `request-id-conflict`.
+        `generation`, when given, is the one that the caller believes newest: refused if it is not. With a
+        `registration` a tenant that is new takes the first form. May raise RequestRefused: `tenant-dropped`,
+        `generation-not-newest`, `request-id-conflict`, `stale-node`: the node must stop.
         """
-        body = {"node": node, "tenant": tenant, "generation": generation}
+        body = {"node": node, "tenant": tenant, "generation": generation, **registered(registration)}
         answer = self._issue("/v1/attach", body, request_id, deadline)
-        return Attachment(tenant, answer["generation"], answer["log_offset"])
+        return attachments_of(answer, registration)[0]
 
     def re_attach(
-        self, node: str, request_id: str | None = None, deadline: float | None = None
+        self,
+        node: str,
+        request_id: str | None = None,
+        deadline: float | None = None,
+        *,
+        registration: Registration | None = None,
     ) -> dict[str, int]:
         """Give a node new generations of all that it holds: tenant -> generation.
 
         A tenant that is missing from the answer is one that the node no longer holds.
         """
-        answer = self._issue("/v1/re-attach", {"node": node}, request_id, deadline)
-        return {each["tenant"]: each["generation"] for each in answer["tenants"]}
+        attached = self.re_attach_all(node, request_id, deadline, registration=registration)
+        return {each.tenant: each.generation for each in attached}
+
+    def re_attach_all(
+        self,
+        node: str,
+        request_id: str | None = None,
+        deadline: float | None = None,
+        *,
+        registration: Registration | None = None,
+    ) -> list[Attachment]:
+        """Do what `re_attach` does and return whole attachments: with a registration, packed ones too.
+
+        May raise RequestRefused: `request-id-conflict`, `stale-node`: the node must stop.
+        """
+        body = {"node": node, **registered(registration)}
+        return attachments_of(self._issue("/v1/re-attach", body, request_id, deadline), registration)
+
+    def register_node(
+        self,
+        node: str,
+        number: int | None = None,
+        request_id: str | None = None,
+        deadline: float | None = None,
+    ) -> Registration:
+        """Give a node of the first form its next node generation; what it asked for before stays covered.
+
+        `number` (0 to 65535) is fixed by the first call; without one that call takes the lowest that is free.
+        May raise RequestRefused: `node-number-fixed`, `node-number-taken`, `generations-exhausted`.
+        """
+        answer = self._issue("/v1/register-node", {"node": node, "number": number}, request_id, deadline)
+        return Registration(node, answer["number"], answer["node_generation"], answer["log_offset"])
+
+    def fence_tenant(self, tenant: str, request_id: str | None = None, deadline: float | None = None) -> int:
+        """Supersede a tenant's generation by one that no node holds, and return that one.
+
+        May raise RequestRefused: `unknown-tenant`, `tenant-dropped`, `request-id-conflict`.
+        """
+        return int(self._issue("/v1/fence-tenant", {"tenant": tenant}, request_id, deadline)["generation"])
+
+    def import_tenants(
+        self,
+        tenants: Sequence[ImportedTenant],
+        nodes: Sequence[ImportedNode] = (),
+        request_id: str | None = None,
+        deadline: float | None = None,
+    ) -> int:
+        """Start tenants and nodes, up to 10,000 each, at the numbers that they have; return the log offset.
+
+        All of them or none. May raise RequestRefused: `tenant-known`, `node-known`, `node-not-registered`.
+        """
+        rows = [{"node": row.node, "number": row.number, "node_generation": row.generation} for row in nodes]
+        body = {"tenants": [to_json(row) for row in tenants], "nodes": rows}
+        return int(self._issue("/v1/import", body, request_id, deadline)["log_offset"])
 
     def detach(
         self, node: str, tenant: str, request_id: str | None = None, deadline: float | None = None
@@ -227,19 +196,25 @@ class IssuerClient:
         """
         end = self._end(deadline)
         windows: dict[Subject, Window | None] = {}
+        attachments: dict[Subject, Window | None] = {}
+        nodes: dict[Subject, Window | None] = {}
         log_offset, topic_id = None, None
         for start in range(0, max(1, len(subjects)), MAX_SUBJECTS):
-            asked = [_subject(s) for s in subjects[start : start + MAX_SUBJECTS]]
+            asked = [subject_body(s) for s in subjects[start : start + MAX_SUBJECTS]]
             body = {"subjects": asked, "at_least": at_least}
             answer = self._call("POST", "/v1/validate", body, end)
-            windows.update(_windows(answer["answers"]))
+            for subject, attachment, node in windows_of(answer["answers"]):
+                windows[subject] = attachment
+                if subject.node is not None or subject.node_generation is not None:
+                    attachments[subject], nodes[subject] = attachment, node
+                    windows[subject] = both(attachment, node)
             if topic_id not in (None, answer["topic_id"]):
                 raise IssuerUnavailable("the intents topic changed between two calls")
             topic_id = answer["topic_id"]
             log_offset = min(log_offset or answer["log_offset"], answer["log_offset"])
         assert log_offset is not None
         assert topic_id is not None
-        return Validation(log_offset, topic_id, windows)
+        return Validation(log_offset, topic_id, windows, attachments, nodes)
 
     def barrier(
         self, unsettled: PartitionOffsets | None = None, deadline: float | None = None
@@ -263,15 +238,28 @@ class IssuerClient:
             if error.type == "unknown-tenant":
                 return None
             raise
-        history = tuple(_span(span) for span in answer["history"])
         return TenantState(
             answer["log_offset"],
             answer["tenant"],
             answer["generation"],
             answer["holder"],
             answer["dropped"],
-            history,
+            tuple(span_of(span) for span in answer["history"]),
+            GenerationForm(answer["form"]),
+            answer.get("imported"),
         )
+
+    def node(self, name: str, deadline: float | None = None) -> NodeState | None:
+        """Return a node of the first form and its newest generations, None if it never registered."""
+        path = "/v1/nodes/" + quote(name, safe="").replace(".", "%2E")
+        try:
+            answer = self._call("GET", path, None, self._end(deadline))
+        except RequestRefused as error:
+            if error.type == "unknown-node":
+                return None
+            raise
+        history = tuple(span_of(span) for span in answer["history"])
+        return NodeState(answer["log_offset"], name, answer["number"], answer["node_generation"], history)
 
     def ready(self) -> bool:
         """Tell whether the issuer answers calls now."""
@@ -358,35 +346,3 @@ def _answer(response: httpx.Response) -> dict[str, Any]:
         kind = IssuerUnavailable if answer["type"] in _HOPELESS else _Unanswered
         raise kind(f"the issuer cannot answer: {answer['type']}: {detail}", hint=answer.get("hint"))
     raise RequestRefused(answer["type"], detail, status=response.status_code)
-
-
-def _subject(subject: Subject) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "tenant": subject.tenant,
-        "generation": subject.generation,
-        "partition": subject.partition,
-    }
-    if subject.node is not None:
-        body["node"] = subject.node
-    if subject.node_generation is not None:
-        body["node_generation"] = subject.node_generation
-    return body
-
-
-def _windows(answers: Iterable[Mapping[str, Any]]) -> Iterable[tuple[Subject, Window | None]]:
-    for a in answers:
-        subject = Subject(
-            a["tenant"], a["generation"], a["partition"], a.get("node"), a.get("node_generation")
-        )
-        yield subject, Window(a["from"], a.get("until")) if "from" in a else None
-
-
-def _span(span: Mapping[str, Any]) -> Span:
-    until = span.get("until")
-    return Span(
-        span["generation"],
-        span["log_offset"],
-        span["node"],
-        tuple(span["from"]),
-        None if until is None else tuple(until),
-    )

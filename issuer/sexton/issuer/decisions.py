@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from sexton.issuer.fold import Request, State
+from sexton.issuer.state import Request, State
 from sexton.schemas import events
-from sexton.schemas.errors import RequestRefused
-from sexton.schemas.generations import MAX_GENERATION
+from sexton.schemas.errors import RequestRefused, UsageError
+from sexton.schemas.events import GenerationForm
+from sexton.schemas.generations import MAX_NODE, MAX_PACKED_PART
 
 __all__ = [
     "GRANTS_PER_EVENT",
@@ -18,9 +20,14 @@ __all__ = [
     "check_alive",
     "check_believed",
     "check_binding",
+    "check_fence",
+    "check_import",
     "check_in_time",
+    "check_node",
     "held",
+    "issued_event",
     "next_step",
+    "registration",
 ]
 
 GRANTS_PER_EVENT = 10_000
@@ -37,7 +44,10 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An issue call; `tenants` is None for a re-attach, which takes what the node holds."""
+    """An issue call; `tenants` is None for a re-attach, which takes what the node holds.
+
+    `form` is that of tenants which are new; `node_generation` the one that the caller has, if it has one.
+    """
 
     request_id: str
     caller: str
@@ -45,15 +55,18 @@ class Call:
     node: str
     tenants: tuple[str, ...] | None
     believed: int | None = None
+    form: GenerationForm | None = None
+    node_generation: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The part of an issue call that is appended next."""
+    """The part of an issue call that is appended next; `node_generation` for calls of the first form."""
 
     tenants: Sequence[str]
     number: int
     count: int
+    node_generation: int | None = None
 
 
 def next_step(state: State, call: Call) -> Granted | Part:
@@ -68,7 +81,8 @@ def next_step(state: State, call: Call) -> Granted | Part:
         check_binding(known, binding, call.tenants)
         if known.complete:
             return Granted(call.request_id, max(known.offsets.values()), dict(known.granted))
-    elif not wanted:
+    node_generation = _node_generation(state, call, wanted)
+    if known is None and not wanted:
         return Granted(call.request_id, state.log_offset, {})
     check_in_time(state, call.request_id)
     granted = known.granted if known else {}
@@ -77,7 +91,127 @@ def next_step(state: State, call: Call) -> Granted | Part:
         _check_issuable(state, tenant, call.believed)
     count = known.parts if known else -(-len(left) // GRANTS_PER_EVENT)
     missing = [part for part in range(count) if known is None or part not in known.offsets]
-    return Part(left[: -(-len(left) // len(missing))], missing[0], count)
+    return Part(left[: -(-len(left) // len(missing))], missing[0], count, node_generation)
+
+
+def issued_event(
+    call: Call, part: Part, grants: Sequence[events.Grant], ends: events.PartitionOffsets, now: datetime
+) -> events.Issued | events.IssuedFirstForm:
+    """Return the event of one part of a call."""
+    if part.node_generation is None:
+        return events.Issued(
+            request_id=call.request_id,
+            caller=call.caller,
+            operation=call.operation,
+            node=call.node,
+            part=part.number,
+            parts=part.count,
+            grants=grants,
+            ends=ends,
+            issued_at=now,
+        )
+    return events.IssuedFirstForm(
+        request_id=call.request_id,
+        caller=call.caller,
+        operation=call.operation,
+        node=call.node,
+        node_generation=part.node_generation,
+        part=part.number,
+        parts=part.count,
+        grants=grants,
+        ends=ends,
+        issued_at=now,
+    )
+
+
+def _node_generation(state: State, call: Call, wanted: Sequence[str]) -> int | None:
+    """Return the node generation that the event has to name, None for an event of the final form."""
+    if call.node_generation is not None:
+        check_node(state, call.node, call.node_generation)
+    if call.tenants is None:
+        node = state.node(call.node)
+        return node.newest if node else None
+    return check_node(state, call.node, None) if _form(state, call, wanted) is GenerationForm.FIRST else None
+
+
+def _form(state: State, call: Call, wanted: Sequence[str]) -> GenerationForm:
+    known = {name: tenant.form for name in wanted if (tenant := state.tenant(name)) is not None}
+    other = [name for name, form in known.items() if call.form not in (None, form)]
+    if other:
+        raise RequestRefused("other-form", f"the tenant is of the {known[other[0]]} form: {other[0]}")
+    if len(known) < len(wanted):
+        default = GenerationForm.FINAL if call.node_generation is None else GenerationForm.FIRST
+        new = call.form or default
+        if new is GenerationForm.FINAL and GenerationForm.FIRST in known.values():
+            raise UsageError("a new tenant beside tenants of the first form: ask for it by itself")
+        return new
+    return GenerationForm.FIRST if GenerationForm.FIRST in known.values() else GenerationForm.FINAL
+
+
+def check_node(state: State, node: str, node_generation: int | None) -> int:
+    """Return the newest generation of a registered node.
+
+    Raises RequestRefused `node-not-registered`, or `stale-node` for a caller that has another generation: it
+    has been started again elsewhere and must stop.
+    """
+    found = state.node(node)
+    if found is None or found.newest is None:
+        raise RequestRefused("node-not-registered", f"the node has not registered: {node}")
+    if node_generation is not None and node_generation != found.newest:
+        raise RequestRefused(
+            "stale-node",
+            f"the newest generation of node {node} is {found.newest}, not {node_generation}: stop",
+        )
+    return found.newest
+
+
+def registration(state: State, node: str, number: int | None, believed: int | None) -> events.ImportedNode:
+    """Return the number and the next generation of a node that registers.
+
+    A node that gives no number when it registers first takes the lowest that is free. Raises RequestRefused:
+    `node-number-fixed`, `node-number-taken`, `generation-not-newest`, `generations-exhausted`.
+    """
+    found = state.node(node)
+    newest = found.newest if found else None
+    check_believed(node, believed, newest)
+    if found is not None:
+        if number not in (None, found.number):
+            raise RequestRefused("node-number-fixed", f"the number of {node} is {found.number}, not {number}")
+        number = found.number
+    elif number is None:
+        number = next((n for n in range(MAX_NODE + 1) if state.numbered(n) is None), None)
+    elif (owner := state.numbered(number)) is not None:
+        raise RequestRefused("node-number-taken", f"the number belongs to node {owner}: {number}")
+    if number is None or newest == MAX_PACKED_PART:
+        raise RequestRefused("generations-exhausted", f"no number is left for the node: {node}")
+    return events.ImportedNode(node, number, 1 if newest is None else newest + 1)
+
+
+def check_fence(state: State, tenant: str, believed: int | None) -> None:
+    """Raise RequestRefused when a tenant cannot be fenced."""
+    if not state.known(tenant):
+        raise RequestRefused("unknown-tenant", f"the log does not know the tenant: {tenant}", status=404)
+    _check_issuable(state, tenant, believed)
+
+
+def check_import(
+    state: State, tenants: Sequence[events.ImportedTenant], nodes: Sequence[events.ImportedNode]
+) -> None:
+    """Raise RequestRefused when the log knows one of them already, or a holder is no registered node."""
+    known = [row.tenant for row in tenants if state.known(row.tenant)]
+    if known:
+        raise RequestRefused("tenant-known", f"the log knows {len(known)} of the tenants: {known[0]}")
+    numbers = {state.numbered(row.number) for row in nodes} | {
+        row.node for row in nodes if state.node(row.node)
+    }
+    if taken := numbers - {None}:
+        raise RequestRefused(
+            "node-known", f"the log knows the node, or one with its number: {min(map(str, taken))}"
+        )
+    added = {row.node for row in nodes}
+    for row in tenants:
+        if row.form is GenerationForm.FIRST and row.node is not None and row.node not in added:
+            check_node(state, row.node, None)
 
 
 def check_binding(known: Request, asked: Request, tenants: Sequence[str] | None) -> None:
@@ -110,8 +244,8 @@ def check_alive(state: State, tenant: str) -> None:
 
 def _check_issuable(state: State, tenant: str, believed: int | None) -> None:
     check_alive(state, tenant)
-    newest = state.newest(tenant)
-    if newest == MAX_GENERATION:
+    found, newest = state.tenant(tenant), state.newest(tenant)
+    if found is not None and newest == found.largest:
         raise RequestRefused("generations-exhausted", f"the tenant has used every generation: {tenant}")
     check_believed(tenant, believed, newest)
 
@@ -121,7 +255,7 @@ def check_believed(tenant: str, believed: int | None, newest: int | None) -> Non
     if believed is not None and believed != (newest or 0):
         raise RequestRefused(
             "generation-not-newest",
-            f"the newest generation of {tenant} is {newest or 'none'}, not {believed}",
+            f"the newest generation of {tenant} is {'none' if newest is None else newest}, not {believed}",
         )
 
 

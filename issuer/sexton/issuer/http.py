@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from sexton.schemas.errors import (
     SextonError,
     UsageError,
 )
+from sexton.schemas.events import GenerationForm
 
 __all__ = ["create_app", "problem_of"]
 
@@ -49,6 +50,9 @@ _BODIES = (
     wire.Drop,
     wire.Validate,
     wire.Barrier,
+    wire.RegisterNode,
+    wire.FenceTenant,
+    wire.Import,
     wire.UpcallReAttach,
     wire.UpcallValidate,
 )
@@ -58,6 +62,9 @@ _ANSWERS = (
     wire.Validation,
     wire.BarrierAnswer,
     wire.TenantView,
+    wire.NodeView,
+    wire.Registered,
+    wire.ImportedAnswer,
     wire.Problem,
     wire.UpcallReAttachAnswer,
     wire.UpcallValidateAnswer,
@@ -137,23 +144,29 @@ def _add_calls(app: FastAPI, service: Service, workers: _Workers) -> None:
     def authority() -> Any:
         return service.authority()
 
+    def granted(answer: Granted) -> wire.Granted:
+        return _granted(answer, authority().forms(answer.generations))
+
+    def registrar() -> Any:
+        return authority().registrar
+
+    deadline = service.deadline
+    post("/v1/attach", wire.Attach, wire.Granted, lambda b: granted(authority().attach(b, deadline())))
     post(
-        "/v1/attach", wire.Attach, wire.Granted, lambda b: _granted(authority().attach(b, service.deadline()))
+        "/v1/re-attach", wire.ReAttach, wire.Granted, lambda b: granted(authority().re_attach(b, deadline()))
     )
+    post("/v1/validate", wire.Validate, wire.Validation, lambda b: authority().validate(b, deadline()))
+    post("/v1/barrier", wire.Barrier, wire.BarrierAnswer, lambda b: authority().barrier(b, deadline()))
+    post("/v1/detach", wire.Detach, wire.Ended, lambda b: registrar().detach(b, deadline()))
+    post("/v1/drop", wire.Drop, wire.Ended, lambda b: registrar().drop(b, deadline()))
+    post("/v1/fence-tenant", wire.FenceTenant, wire.Ended, lambda b: registrar().fence_tenant(b, deadline()))
     post(
-        "/v1/re-attach",
-        wire.ReAttach,
-        wire.Granted,
-        lambda b: _granted(authority().re_attach(b, service.deadline())),
+        "/v1/register-node",
+        wire.RegisterNode,
+        wire.Registered,
+        lambda b: registrar().register_node(b, deadline()),
     )
-    post("/v1/detach", wire.Detach, wire.Ended, lambda b: authority().detach(b, service.deadline()))
-    post("/v1/drop", wire.Drop, wire.Ended, lambda b: authority().drop(b, service.deadline()))
-    post(
-        "/v1/validate", wire.Validate, wire.Validation, lambda b: authority().validate(b, service.deadline())
-    )
-    post(
-        "/v1/barrier", wire.Barrier, wire.BarrierAnswer, lambda b: authority().barrier(b, service.deadline())
-    )
+    post("/v1/import", wire.Import, wire.ImportedAnswer, lambda b: registrar().import_tenants(b, deadline()))
 
 
 def _add_upcalls(app: FastAPI, service: Service, workers: _Workers) -> None:
@@ -181,6 +194,14 @@ def _add_views(app: FastAPI, service: Service, workers: _Workers) -> None:
         view = await workers.run(lambda: service.authority().view(tenant, history, service.deadline()))
         if view is None:
             raise RequestRefused("unknown-tenant", f"the log does not know the tenant: {tenant}", status=404)
+        return _json(view)
+
+    @app.get("/v1/nodes/{node:path}", **_documented(None, wire.NodeView))
+    async def node(node: str, history: int = _HISTORY) -> Response:
+        """One node of the first form with its newest node generations and their windows."""
+        view = await workers.run(lambda: service.authority().node_view(node, history, service.deadline()))
+        if view is None:
+            raise RequestRefused("unknown-node", f"the node has not registered: {node}", status=404)
         return _json(view)
 
     @app.get("/healthz")
@@ -223,8 +244,11 @@ def _decode(decoder: msgspec.json.Decoder[_T], raw: bytes) -> _T:
         raise UsageError(str(error)) from error
 
 
-def _granted(granted: Granted) -> wire.Granted:
+def _granted(granted: Granted, forms: Mapping[str, GenerationForm]) -> wire.Granted:
     tenants = [wire.GrantedTenant(tenant, g) for tenant, g in granted.generations.items()]
+    for each in tenants:
+        if forms.get(each.tenant) is GenerationForm.FIRST:
+            each.form = GenerationForm.FIRST.value
     answer = wire.Granted(granted.log_offset, granted.request_id, tenants)
     if len(tenants) == 1:
         answer.tenant, answer.generation = tenants[0].tenant, tenants[0].generation

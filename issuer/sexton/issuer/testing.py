@@ -11,12 +11,37 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sexton.issuer import request_ids
-from sexton.issuer.client import Attachment, BarrierAnswer, Span, Subject, TenantState, Validation
-from sexton.issuer.decisions import Call, Granted, check_alive, check_binding, check_in_time, held, next_step
-from sexton.issuer.fold import FORMAT, Request, State, Valid, apply
+from sexton.issuer.answers import (
+    Attachment,
+    BarrierAnswer,
+    NodeState,
+    Registration,
+    Span,
+    Subject,
+    TenantState,
+    Validation,
+    both,
+    packed,
+)
+from sexton.issuer.decisions import (
+    Call,
+    Granted,
+    check_alive,
+    check_binding,
+    check_fence,
+    check_import,
+    check_in_time,
+    held,
+    issued_event,
+    next_step,
+)
+from sexton.issuer.decisions import registration as registration_of
+from sexton.issuer.fold import FORMAT, Valid, apply
+from sexton.issuer.state import Numbered, Request, State
 from sexton.schemas import checks, events
 from sexton.schemas.errors import InvalidEvent, IssuerUnavailable, RequestRefused
 from sexton.schemas.events import PartitionOffsets
+from sexton.schemas.generations import MAX_NODE
 from sexton.schemas.windows import Window
 
 __all__ = ["FakeIssuer"]
@@ -55,43 +80,122 @@ class FakeIssuer:
         deadline: float | None = None,
         *,
         generation: int | None = None,
+        registration: Registration | None = None,
     ) -> Attachment:
         """Give a node a tenant under a new generation."""
         _check_name(tenant)
-        operation = events.IssueOperation.ATTACH
-        granted = self._issue(Call(_id(request_id), self._caller, operation, node, (tenant,), generation))
-        return Attachment(tenant, granted.generations[tenant], granted.log_offset)
+        return self._attach(node, (tenant,), request_id, generation, registration)[0]
 
     def re_attach(
-        self, node: str, request_id: str | None = None, deadline: float | None = None
+        self,
+        node: str,
+        request_id: str | None = None,
+        deadline: float | None = None,
+        *,
+        registration: Registration | None = None,
     ) -> dict[str, int]:
         """Give a node new generations of all that it holds."""
-        operation = events.IssueOperation.RE_ATTACH
-        return dict(self._issue(Call(_id(request_id), self._caller, operation, node, None)).generations)
+        attached = self.re_attach_all(node, request_id, deadline, registration=registration)
+        return {each.tenant: each.generation for each in attached}
+
+    def re_attach_all(
+        self,
+        node: str,
+        request_id: str | None = None,
+        deadline: float | None = None,
+        *,
+        registration: Registration | None = None,
+    ) -> list[Attachment]:
+        """Do what `re_attach` does and return whole attachments."""
+        return self._attach(node, None, request_id, None, registration)
+
+    def register_node(
+        self,
+        node: str,
+        number: int | None = None,
+        request_id: str | None = None,
+        deadline: float | None = None,
+    ) -> Registration:
+        """Give a node of the first form its next node generation."""
+        _check_name(node)
+        if number is not None and not 0 <= number <= MAX_NODE:
+            raise RequestRefused("invalid-request", f"a node's number is 0 to {MAX_NODE}", status=400)
+        request_id = _id(request_id)
+        done = self._answered(request_id, Request(self._caller, "register", node, 1), None)
+        if done is None:
+            due = registration_of(self._state, node, number, None)
+            before = self._state.node(node)
+            newest = before.newest if before else None
+            done = self._carry_out(
+                events.NodeRegistered(
+                    request_id,
+                    self._caller,
+                    node,
+                    due.number,
+                    due.generation,
+                    newest,
+                    self._offsets(),
+                    _EPOCH,
+                )
+            )
+        found = self._state.node(node)
+        assert found is not None
+        return Registration(node, found.number, done.granted[node], done.offsets[0])
 
     def detach(
         self, node: str, tenant: str, request_id: str | None = None, deadline: float | None = None
     ) -> int:
         """Take a tenant from the node that holds it and return its generation."""
-        self._require()
         request_id = _id(request_id)
-        known = self._answered(request_id, Request(self._caller, "detach", node, 1), tenant)
-        if known is None:
+        done = self._answered(request_id, Request(self._caller, "detach", node, 1), tenant)
+        if done is None:
             generation = held(self._state, node, tenant, None)
-            self._append(events.Detached(request_id, self._caller, node, tenant, generation, _EPOCH))
-            return generation
-        return known.granted[tenant]
+            done = self._carry_out(
+                events.Detached(request_id, self._caller, node, tenant, generation, _EPOCH)
+            )
+        return done.granted[tenant]
+
+    def fence_tenant(self, tenant: str, request_id: str | None = None, deadline: float | None = None) -> int:
+        """Supersede a tenant's generation by one that no node holds, and return it."""
+        request_id = _id(request_id)
+        done = self._answered(request_id, Request(self._caller, "fence", None, 1), tenant)
+        if done is None:
+            check_fence(self._state, tenant, None)
+            newest = self._state.newest(tenant)
+            due = 1 if newest is None else newest + 1
+            done = self._carry_out(
+                events.Fenced(request_id, self._caller, tenant, due, newest, self._offsets(), _EPOCH)
+            )
+        return done.granted[tenant]
+
+    def import_tenants(
+        self,
+        tenants: Sequence[events.ImportedTenant],
+        nodes: Sequence[events.ImportedNode] = (),
+        request_id: str | None = None,
+        deadline: float | None = None,
+    ) -> int:
+        """Start tenants and nodes at the numbers that they have elsewhere; return the log offset."""
+        for row in tenants:
+            _check_name(row.tenant)
+        request_id = _id(request_id)
+        done = self._answered(request_id, Request(self._caller, "import", None, 1), None)
+        if done is None:
+            check_import(self._state, tenants, nodes)
+            done = self._carry_out(
+                events.Imported(request_id, self._caller, 0, 1, tenants, nodes, self._offsets(), _EPOCH)
+            )
+        return done.offsets[0]
 
     def drop(self, tenant: str, request_id: str | None = None, deadline: float | None = None) -> int:
         """End a tenant for good and return the log offset that says so."""
-        self._require()
         _check_name(tenant)
         request_id = _id(request_id)
-        known = self._answered(request_id, Request(self._caller, "drop", None, 1), tenant)
-        if known is None:
+        done = self._answered(request_id, Request(self._caller, "drop", None, 1), tenant)
+        if done is None:
             check_alive(self._state, tenant)
-            return self._append(events.Dropped(request_id, self._caller, tenant, _EPOCH))
-        return known.offsets[0]
+            done = self._carry_out(events.Dropped(request_id, self._caller, tenant, _EPOCH))
+        return done.offsets[0]
 
     def validate(
         self, subjects: Sequence[Subject], at_least: int | None = None, deadline: float | None = None
@@ -101,12 +205,18 @@ class FakeIssuer:
         if at_least is not None and at_least > self._state.log_offset:
             raise IssuerUnavailable(f"the log has not got to offset {at_least}")
         windows: dict[Subject, Window | None] = {}
+        attachments: dict[Subject, Window | None] = {}
+        nodes: dict[Subject, Window | None] = {}
         for s in subjects:
-            if self._state.known(s.tenant):
-                foreign = s.node is not None or s.node_generation is not None
-                window = None if foreign else self._state.window(s.tenant, s.generation, s.partition)
-                windows[s] = window
-        return Validation(self._state.log_offset, self._topic_id, windows)
+            tenant = self._state.tenant(s.tenant)
+            if tenant is None:
+                continue
+            parts = (s.generation, s.partition, s.node, s.node_generation)
+            windows[s], node = self._state.windows(tenant, *parts)
+            if s.node is not None or s.node_generation is not None:
+                attachments[s], nodes[s] = windows[s], node
+                windows[s] = both(attachments[s], node)
+        return Validation(self._state.log_offset, self._topic_id, windows, attachments, nodes)
 
     def barrier(
         self, unsettled: PartitionOffsets | None = None, deadline: float | None = None
@@ -125,18 +235,24 @@ class FakeIssuer:
         found = self._state.tenant(name)
         if found is None:
             return None
-        spans = [
-            Span(
-                found.first + i,
-                issue.log_offset,
-                issue.node,
-                tuple(issue.high),
-                tuple(found.issues[i + 1].high) if i + 1 < len(found.issues) else None,
-            )
-            for i, issue in enumerate(found.issues)
-        ]
-        history = tuple(reversed(spans))
-        return TenantState(self._state.log_offset, name, found.newest, found.holder, found.dropped, history)
+        return TenantState(
+            self._state.log_offset,
+            name,
+            found.newest,
+            found.holder,
+            found.dropped,
+            _history(found),
+            found.form,
+            found.imported,
+        )
+
+    def node(self, name: str, deadline: float | None = None) -> NodeState | None:
+        """Return a node of the first form and its history, None if it never registered."""
+        self._require()
+        found = self._state.node(name)
+        if found is None:
+            return None
+        return NodeState(self._state.log_offset, name, found.number, found.newest, _history(found))
 
     def close(self) -> None:
         """Nothing is held."""
@@ -155,13 +271,43 @@ class FakeIssuer:
         self.log.append(event)
         return offset
 
-    def _answered(self, request_id: str, binding: Request, tenant: str) -> Request | None:
+    def _carry_out(
+        self,
+        event: events.NodeRegistered | events.Detached | events.Fenced | events.Imported | events.Dropped,
+    ) -> Request:
+        self._append(event)
+        done = self._state.request(event.request_id)
+        assert done is not None
+        return done
+
+    def _answered(self, request_id: str, binding: Request, tenant: str | None) -> Request | None:
+        self._require()
         known = self._state.request(request_id)
         if known is not None:
-            check_binding(known, binding, [tenant])
+            check_binding(known, binding, None if tenant is None else [tenant])
         else:
             check_in_time(self._state, request_id)
         return known
+
+    def _attach(
+        self,
+        node: str,
+        tenants: tuple[str, ...] | None,
+        request_id: str | None,
+        believed: int | None,
+        registration: Registration | None,
+    ) -> list[Attachment]:
+        operation = events.IssueOperation.RE_ATTACH if tenants is None else events.IssueOperation.ATTACH
+        node_generation = registration.generation if registration else None
+        call = Call(_id(request_id), self._caller, operation, node, tenants, believed, None, node_generation)
+        granted = self._issue(call)
+        attached = []
+        for tenant, generation in granted.generations.items():
+            found = self._state.tenant(tenant)
+            form = found.form if found else None
+            parts = packed(generation, form, registration)
+            attached.append(Attachment(tenant, generation, granted.log_offset, parts))
+        return attached
 
     def _issue(self, call: Call) -> Granted:
         self._require()
@@ -169,21 +315,23 @@ class FakeIssuer:
             grants = []
             for tenant in step.tenants:
                 newest = self._state.newest(tenant)
-                grants.append(events.Grant(tenant, (newest or 0) + 1, newest))
-            self._append(
-                events.Issued(
-                    request_id=call.request_id,
-                    caller=call.caller,
-                    operation=call.operation,
-                    node=call.node,
-                    part=step.number,
-                    parts=step.count,
-                    grants=grants,
-                    ends=self._offsets(),
-                    issued_at=_EPOCH,
-                )
-            )
+                grants.append(events.Grant(tenant, 1 if newest is None else newest + 1, newest))
+            self._append(issued_event(call, step, grants, self._offsets(), _EPOCH))
         return step
+
+
+def _history(owner: Numbered) -> tuple[Span, ...]:
+    spans = [
+        Span(
+            owner.first + i,
+            issue.log_offset,
+            issue.node,
+            tuple(issue.high),
+            tuple(owner.issues[i + 1].high) if i + 1 < len(owner.issues) else None,
+        )
+        for i, issue in enumerate(owner.issues)
+    ]
+    return tuple(reversed(spans))
 
 
 def _id(request_id: str | None) -> str:

@@ -5,7 +5,7 @@ An unknown field is refused: a misspelt `at_least` must not turn into a weaker q
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -19,10 +19,18 @@ __all__ = [
     "Drop",
     "Ended",
     "Ends",
+    "FenceTenant",
     "Granted",
     "GrantedTenant",
+    "Import",
+    "ImportedAnswer",
+    "ImportedNode",
+    "ImportedTenant",
+    "NodeView",
     "Problem",
     "ReAttach",
+    "RegisterNode",
+    "Registered",
     "Span",
     "Subject",
     "TenantView",
@@ -38,18 +46,25 @@ __all__ = [
 ]
 
 MAX_SUBJECTS = 10_000
+Form = Literal["final", "first"]
 Name = Annotated[str, Meta(min_length=1, max_length=512)]
 Offset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class Attach(Struct, forbid_unknown_fields=True):
-    """Give a node one tenant or several; `generation`, if given, is the one the caller believes newest."""
+    """Give a node one tenant or several; `generation`, if given, is the one the caller believes newest.
+
+    `form` is that of tenants which are new; without it they take the first form if the call names a node
+    generation, else the final form.
+    """
 
     node: Name
     tenant: Name | None = None
     tenants: Annotated[list[Name], Meta(min_length=1, max_length=MAX_SUBJECTS)] | None = None
     generation: int | None = None
+    form: Form | None = None
+    node_generation: int | None = None
     request_id: Name | None = None
     caller: Name | None = None
 
@@ -58,6 +73,7 @@ class ReAttach(Struct, forbid_unknown_fields=True):
     """Give a node new generations of every tenant that it holds."""
 
     node: Name
+    node_generation: int | None = None
     request_id: Name | None = None
     caller: Name | None = None
 
@@ -76,6 +92,51 @@ class Drop(Struct, forbid_unknown_fields=True):
     """End a tenant for good."""
 
     tenant: Name
+    request_id: Name | None = None
+    caller: Name | None = None
+
+
+class RegisterNode(Struct, forbid_unknown_fields=True):
+    """Give a node of the first form its next node generation; `number` is fixed by its first call."""
+
+    node: Name
+    number: Annotated[int, Meta(ge=0, le=0xFFFF)] | None = None
+    generation: int | None = None
+    request_id: Name | None = None
+    caller: Name | None = None
+
+
+class FenceTenant(Struct, forbid_unknown_fields=True):
+    """Supersede a tenant's generation by one that no node holds."""
+
+    tenant: Name
+    generation: int | None = None
+    request_id: Name | None = None
+    caller: Name | None = None
+
+
+class ImportedTenant(Struct, forbid_unknown_fields=True):
+    """A tenant at the generation that it has; null is generation-less, which is below 0."""
+
+    tenant: Name
+    generation: int | None
+    form: Form = "final"
+    node: Name | None = None
+
+
+class ImportedNode(Struct, forbid_unknown_fields=True):
+    """A node of the first form with its number and the node generation that it has."""
+
+    node: Name
+    number: Annotated[int, Meta(ge=0, le=0xFFFF)]
+    node_generation: Annotated[int, Meta(ge=0, le=0xFFFFFF)]
+
+
+class Import(Struct, forbid_unknown_fields=True):
+    """Start tenants and nodes that the log does not know, all of them or none."""
+
+    tenants: Annotated[list[ImportedTenant], Meta(max_length=MAX_SUBJECTS)] = []
+    nodes: Annotated[list[ImportedNode], Meta(max_length=MAX_SUBJECTS)] = []
     request_id: Name | None = None
     caller: Name | None = None
 
@@ -111,10 +172,11 @@ class Barrier(Struct, forbid_unknown_fields=True):
 
 
 class GrantedTenant(Struct):
-    """A tenant and its new generation."""
+    """A tenant and its new generation; `form` only for the first form."""
 
     tenant: str
     generation: int
+    form: str | UnsetType = UNSET
 
 
 class Granted(Struct, omit_defaults=True):
@@ -128,7 +190,7 @@ class Granted(Struct, omit_defaults=True):
 
 
 class Ended(Struct):
-    """A tenant was detached or dropped at this place of the log."""
+    """A tenant was detached, fenced or dropped at this place of the log."""
 
     log_offset: int
     request_id: str
@@ -136,8 +198,31 @@ class Ended(Struct):
     generation: int | None
 
 
+class Registered(Struct):
+    """A node's number and its new node generation."""
+
+    log_offset: int
+    request_id: str
+    node: str
+    number: int
+    node_generation: int
+
+
+class ImportedAnswer(Struct):
+    """So many tenants and nodes are known from this place of the log on."""
+
+    log_offset: int
+    request_id: str
+    tenants: int
+    nodes: int
+
+
 class Answer(Struct, omit_defaults=True):
-    """A subject's window: `from` is absent when the generation was never issued, `until` while newest."""
+    """A subject's window: `from` is absent when the generation was never issued, `until` while newest.
+
+    Subjects of the first form have two, which hold together: `node_from` and `node_until` are those of the
+    node generation. Without `node_from` it was never given out; with `node_until` the node is stale.
+    """
 
     tenant: str
     generation: int
@@ -147,6 +232,8 @@ class Answer(Struct, omit_defaults=True):
     until: int | UnsetType = UNSET
     node: str | UnsetType = UNSET
     node_generation: int | UnsetType = UNSET
+    node_from: int | UnsetType = UNSET
+    node_until: int | UnsetType = UNSET
 
 
 class Validation(Struct):
@@ -176,13 +263,29 @@ class Span(Struct, omit_defaults=True):
 
 
 class TenantView(Struct):
-    """A tenant as of a log offset; `history` starts with the newest generation."""
+    """A tenant as of a log offset; `history` starts with the newest generation.
+
+    `imported` is the log offset of the import, if it came by one. With it, and without a generation, the
+    tenant is generation-less: its objects have no suffix.
+    """
 
     log_offset: int
     tenant: str
     generation: int | None
     holder: str | None
     dropped: bool
+    history: list[Span]
+    form: str = "final"
+    imported: int | UnsetType = UNSET
+
+
+class NodeView(Struct):
+    """A node of the first form as of a log offset; `history` starts with its newest generation."""
+
+    log_offset: int
+    node: str
+    number: int
+    node_generation: int | None
     history: list[Span]
 
 

@@ -1,0 +1,68 @@
+"""The issuer's JSON answers, read into what `answers` names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sexton.issuer.answers import Attachment, Registration, Span, Subject, packed
+from sexton.schemas.windows import Window
+
+__all__ = ["attachments_of", "registered", "span_of", "subject_body", "windows_of"]
+
+
+def subject_body(subject: Subject) -> dict[str, Any]:
+    """Return a subject as the issuer's API takes it."""
+    body: dict[str, Any] = {
+        "tenant": subject.tenant,
+        "generation": subject.generation,
+        "partition": subject.partition,
+    }
+    if subject.node is not None:
+        body["node"] = subject.node
+    if subject.node_generation is not None:
+        body["node_generation"] = subject.node_generation
+    return body
+
+
+def windows_of(
+    answers: Iterable[Mapping[str, Any]],
+) -> Iterable[tuple[Subject, Window | None, Window | None]]:
+    """Yield each subject with the windows of its attachment and of its node generation."""
+    for a in answers:
+        subject = Subject(
+            a["tenant"], a["generation"], a["partition"], a.get("node"), a.get("node_generation")
+        )
+        attachment = Window(a["from"], a.get("until")) if "from" in a else None
+        node = Window(a["node_from"], a.get("node_until")) if "node_from" in a else None
+        yield subject, attachment, node
+
+
+def registered(registration: Registration | None) -> dict[str, Any]:
+    """Return what a call of a registered node carries."""
+    return {} if registration is None else {"node_generation": registration.generation}
+
+
+def attachments_of(answer: Mapping[str, Any], registration: Registration | None) -> list[Attachment]:
+    """Return the attachments of an issuing answer."""
+    return [
+        Attachment(
+            each["tenant"],
+            each["generation"],
+            answer["log_offset"],
+            packed(each["generation"], each.get("form"), registration),
+        )
+        for each in answer["tenants"]
+    ]
+
+
+def span_of(span: Mapping[str, Any]) -> Span:
+    """Return one generation of a history."""
+    until = span.get("until")
+    return Span(
+        span["generation"],
+        span["log_offset"],
+        span["node"],
+        tuple(span["from"]),
+        None if until is None else tuple(until),
+    )
