@@ -1,0 +1,284 @@
+"""The world of the model: log, Redis, intents topic, indexes, attachments, calls and the reaper.
+
+One tenant and one object `x`, named by the tenant's index at the start. The environment is modelled: it may
+lie, lag, lose and crash. The rules are the real ones: `sexton.issuer.fold` folds the log,
+`sexton.issuer.decisions` says how a call goes on, `sexton.streaming_jobs.reaper.judge` judges an intent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+from unittest.mock import patch
+
+from sexton.issuer import fold
+from sexton.issuer.client import Subject
+from sexton.schemas import events
+from sexton.schemas.windows import Window
+from sexton.streaming_jobs.reaper.judge import judge
+
+TENANT = "t"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+SAFEGUARDS = {
+    "read-back": "a number is answered only when its event was read back as valid",
+    "compare-and-set": "an event counts only if what it supersedes is the newest",
+    "request-id": "a second event under one request id is void",
+    "ends-before-append": "an issue's end offsets are read before its event is appended",
+    "last-stable-offsets": "end offsets stop at the first record of an open transaction",
+    "barrier": "a micro-batch is judged as of an event appended after its range was fixed",
+    "barrier-ends": "the barrier's end offsets count in the windows' running maximum",
+    "below-barrier": "the micro-batch's range lies below the barrier's end offsets",
+    "window-start": "what claims a generation below its window is not believed",
+    "topic-ids": "end offsets of a re-created topic are refused",
+    "index-first": "an intent is emitted only after the index was acknowledged",
+    "put-fate": "an attachment with an index PUT of unknown fate emits nothing",
+}
+TRUSTED = {
+    "log-kept": "the log never loses an event that was read",
+    "topic-kept": "the intents topic is not re-created between a barrier and the reading of its micro-batch",
+    "claims-answered": "nobody claims a generation that was not answered to him",
+}
+
+
+class Event(NamedTuple):
+    """One event of the log; an issue supersedes 0 when there was none."""
+
+    request: str
+    operation: str
+    node: str
+    supersedes: int
+    generation: int
+    ends: int
+
+
+class Record(NamedTuple):
+    """An intent to delete `object`; it is not `stable` while its transaction is open."""
+
+    generation: int
+    object: str = "x"
+    stable: bool = True
+
+
+class Redis(NamedTuple):
+    """The projection and the proposals: nothing that anybody may rely on."""
+
+    newest: int
+    proposed: int
+
+
+class Call(NamedTuple):
+    """One call in an issuer process; `at` is the step that it takes next.
+
+    A process keeps nothing but its calls and its fold, which has read at least `floor` events and lags at
+    will. So a process that crashes is a call that ends, and two calls are two processes.
+    """
+
+    handle: int
+    at: str
+    floor: int
+    ends: int
+    supersedes: int = 0
+    generation: int = 0
+    offset: int = 0
+
+
+class Handle(NamedTuple):
+    """One attachment of a node: its request, and what it does with the generation that it is answered.
+
+    `names_x` is whether the index, as it has read or written it, names the object; None before the read.
+    """
+
+    node: str
+    operation: str
+    request: str
+    tries: int
+    generation: int = 0
+    names_x: bool | None = None
+    emitted: bool = False
+
+
+class Reaper(NamedTuple):
+    """The micro-batch `[committed, until)` and how far it has got; `until` 0: no range is fixed."""
+
+    at: str
+    committed: int = 0
+    until: int = 0
+    ends: int = 0
+    barrier: int = 0
+    topic: int = 0
+
+
+class Seen(NamedTuple):
+    """A verdict that was given on a record: what the safety properties look back at."""
+
+    topic: int
+    offset: int
+    generation: int
+    passed: bool
+
+
+class Budget(NamedTuple):
+    """How often the environment may still do its worst."""
+
+    lies: int = 0
+    losses: int = 0
+    crashes: int = 0
+    barriers: int = 0
+    recreations: int = 0
+
+
+class World(NamedTuple):
+    """One state. `indexes` holds for each generation whether its index names `x`, None: not written."""
+
+    log: tuple[Event, ...]
+    flight: tuple[Event, ...]
+    redis: Redis
+    topic: int
+    records: tuple[Record, ...]
+    indexes: tuple[bool | None, ...]
+    handles: tuple[Handle, ...]
+    calls: tuple[Call, ...]
+    reaper: Reaper
+    deleted: bool
+    answers: frozenset[tuple[str, int]]
+    verdicts: frozenset[Seen]
+    budget: Budget
+
+    @property
+    def stable_end(self) -> int:
+        """The last stable offset: below it nothing changes any more."""
+        return next((i for i, record in enumerate(self.records) if not record.stable), len(self.records))
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A small world: who takes part, and what may go wrong how often."""
+
+    handles: tuple[Handle, ...]
+    budget: Budget
+    records: tuple[Record, ...] = ()
+    store: bool = True
+    transactional: bool = False
+    most_calls: int = 2
+
+    def start(self, rules: Rules) -> World:
+        """Return the first state: with a store, generation 1 is held by `a`, whose index names `x`."""
+        genesis = Event("genesis", "genesis", "", 0, 0, 0)
+        log: tuple[Event, ...] = (genesis,)
+        handles, answers = self.handles, frozenset[tuple[str, int]]()
+        if self.store:
+            log += (Event("a1", "attach", "a", 0, 1, 0),)
+            handles = (Handle("a", "attach", "a1", 0, 1, True), *handles)
+            answers = frozenset({("a1", 1)})
+        return World(
+            log=log,
+            flight=(),
+            redis=Redis(int(self.store), 0),
+            topic=0,
+            records=self.records,
+            indexes=(True, *(None for _ in range(8))),
+            handles=handles,
+            calls=(),
+            reaper=Reaper(rules.first),
+            deleted=False,
+            answers=answers,
+            verdicts=frozenset(),
+            budget=self.budget,
+        )
+
+
+class Rules:
+    """The real rules over the model's log, with at most one safeguard switched off: remembers results."""
+
+    def __init__(self, off: str | None = None) -> None:
+        assert off is None or off in SAFEGUARDS or off in TRUSTED
+        self.off = off
+        self._order = {
+            "barrier": ("fix_range", "judge"),
+            "below-barrier": ("barrier_ends", "barrier", "fix_range", "judge"),
+        }.get(off or "", ("fix_range", "barrier_ends", "barrier", "judge"))
+        self._states: dict[tuple[Event, ...], fold.State] = {}
+        self._passes: dict[tuple[tuple[Event, ...], int, int], bool] = {}
+
+    def on(self, safeguard: str) -> bool:
+        """Tell whether a safeguard is in force, or what is trusted holds."""
+        assert safeguard in SAFEGUARDS or safeguard in TRUSTED
+        return safeguard != self.off
+
+    @property
+    def first(self) -> str:
+        """The reaper's first step in a micro-batch."""
+        return self._order[0]
+
+    @property
+    def replays(self) -> str:
+        """The reaper's first step after a crash in a micro-batch."""
+        return self._order[1] if self.first == "fix_range" else self.first
+
+    def after(self, step: str) -> str:
+        """Return the reaper's step that follows this one, up to the verdict."""
+        return self._order[self._order.index(step) + 1]
+
+    def fold(self, log: tuple[Event, ...]) -> fold.State:
+        """Fold a prefix of the log by the issuer's own rule."""
+        state = self._states.get(log)
+        if state is None:
+            state = fold.State()
+            for offset, event in enumerate(log):
+                fold.apply(state, offset, _real(event))
+            self._states[log] = state
+        return state
+
+    def passes(self, log: tuple[Event, ...], offset: int, generation: int) -> bool:
+        """Judge an intent at `offset` by the reaper's own rule, as of the end of this prefix of the log."""
+        key = (log, offset, generation)
+        if key not in self._passes:
+            self._passes[key] = _judge(self.fold(log), offset, generation)
+        return self._passes[key]
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Take the rule that is switched off out of the code, if it is one of the pure rules."""
+        match self.off:
+            case "compare-and-set":
+                with patch.object(fold, "_grant_fault", lambda *_: None):
+                    yield
+            case "request-id":
+                with patch.object(fold, "_request_fault", lambda *_: None):
+                    yield
+            case "window-start":
+                with patch.object(Window, "covers", lambda w, offset: w.until is None or offset < w.until):
+                    yield
+            case _:
+                yield
+
+
+def _real(event: Event) -> events.GenerationEvent:
+    ends = events.PartitionOffsets("intents", (event.ends,))
+    match event.operation:
+        case "genesis":
+            return events.Genesis(fold.FORMAT, "cluster", "generations-0", ends.topic_id, NOW)
+        case "barrier":
+            return events.Barrier(event.request, ends, None, NOW)
+    grants = (events.Grant(TENANT, event.generation, event.supersedes or None),)
+    operation = events.IssueOperation(event.operation)
+    return events.Issued(event.request, event.node, operation, event.node, 0, 1, grants, ends, NOW)
+
+
+def _judge(state: fold.State, offset: int, generation: int) -> bool:
+    guards: Sequence[events.Guard] = (events.GenerationGuard(TENANT, generation),)
+    action = events.DeleteObjects("bucket", (("x",),))
+    intent = events.DeletionIntent("i", TENANT, NOW, "node", guards, action)
+    windows = {Subject(TENANT, generation, 0, None, None): state.window(TENANT, generation, 0)}
+    verdict = judge(
+        intent,
+        events.Position("intents", 0, offset),
+        windows if state.known(TENANT) else {},
+        log_offset=state.log_offset,
+        now=NOW,
+    )
+    return isinstance(verdict, events.Verdict) and verdict.result is events.VerdictResult.PASS
