@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.logs import timed
 
 from sexton.issuer import request_ids
 from sexton.issuer.decisions import Call, next_step
@@ -45,13 +46,6 @@ def fold(*log: events.GenerationEvent) -> State:
     for offset, event in enumerate((GENESIS, *log)):
         apply(state, offset, event)
     return state
-
-
-def timed(milliseconds: int, number: int = 0) -> str:
-    """A request id that carries this time."""
-    raw = bytearray(milliseconds.to_bytes(6, "big") + number.to_bytes(10, "big"))
-    raw[6], raw[8] = 0x70, 0x80
-    return str(uuid.UUID(bytes=bytes(raw)))
 
 
 class TestWindows:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sexton.issuer.snapshot_commands import snapshot, truncate
 from sexton.schemas.errors import InvalidSettings, RequestRefused
 from sexton.schemas.settings import Settings, load
 
@@ -22,6 +23,8 @@ __all__ = ["app"]
 app = typer.Typer(
     no_args_is_help=True, help="The generation authority: serve, rebuild Redis, look at a tenant."
 )
+app.command()(snapshot)
+app.command()(truncate)
 
 
 class _Format(StrEnum):

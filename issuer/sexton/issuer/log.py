@@ -22,12 +22,22 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.fold import FORMAT, State, Void, apply
 from sexton.issuer.positions import Positions, WrongTopic
+from sexton.issuer.snapshots import Snapshots
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable, LogBroken, SextonError, UndecodableRecord
 from sexton.schemas.settings import Settings
 
-__all__ = ["MAX_EVENT_BYTES", "LogReader", "LogWriter", "check_genesis", "read_genesis", "write_genesis"]
+__all__ = [
+    "MAX_EVENT_BYTES",
+    "LogReader",
+    "LogWriter",
+    "check_genesis",
+    "decode_event",
+    "open_reader",
+    "read_genesis",
+    "write_genesis",
+]
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024  # 10,000 grants with the longest names fit
 _EVENTS: tuple[type[events.GenerationEvent], ...] = get_args(events.GenerationEvent)
@@ -57,7 +67,8 @@ def _consumer(settings: Settings) -> Consumer:
     )
 
 
-def _decode(message: Message) -> events.GenerationEvent:
+def decode_event(message: Message) -> events.GenerationEvent:
+    """Return the event in a record of the log; raises LogBroken when it is none that this version knows."""
     try:
         return _codec.decode(message.value(), *_EVENTS)
     except UndecodableRecord as error:
@@ -67,11 +78,11 @@ def _decode(message: Message) -> events.GenerationEvent:
 
 
 class LogReader:
-    """Tails the log from its start in a thread of its own and folds it into one `State`."""
+    """Tails the log in a thread of its own and folds it into one `State`: an empty one, or a snapshot's."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, state: State | None = None) -> None:
         self._topic = settings.topic(records.GENERATIONS)
-        self._state = State()
+        self._state = State() if state is None else state
         self._changed = threading.Condition()
         self._void: dict[int, str] = {}
         self._void_order: deque[int] = deque()
@@ -152,7 +163,7 @@ class LogReader:
         if first is None:
             return
         batch = [first, *self._consumer.consume(1000, 0)]
-        decoded = [(cast(int, m.offset()), _decode(m)) for m in batch if not self._is_trouble(m)]
+        decoded = [(cast(int, m.offset()), decode_event(m)) for m in batch if not self._is_trouble(m)]
         with self._changed:
             for offset, event in decoded:
                 self._apply(offset, event)
@@ -256,13 +267,30 @@ def _headers(event: events.GenerationEvent) -> Any:
     return records.headers(event)
 
 
+def open_reader(settings: Settings, positions: Positions, deadline: Deadline) -> LogReader:
+    """Return a reader that runs from the newest good snapshot, or from the log's start.
+
+    Raises LogBroken when there is neither, WrongTopic or KafkaUnavailable when Kafka cannot tell.
+    """
+    snapshots = Snapshots(settings, positions)
+    reader = LogReader(settings, snapshots.start(snapshots.facts(deadline), deadline))
+    reader.start()
+    return reader
+
+
 def read_genesis(settings: Settings, deadline: Deadline) -> events.Genesis | None:
     """Return the first event of the log, None when the log is empty.
 
-    Raises LogBroken when it is not Genesis, WrongTopic or KafkaUnavailable when it cannot be read.
+    Of a truncated log it is the one that a snapshot names. Raises LogBroken when it is not Genesis or nowhere
+    to be found, WrongTopic or KafkaUnavailable when it cannot be read.
     """
-    if Positions(settings).read(deadline).log_end == 0:
+    positions = Positions(settings)
+    snapshots = Snapshots(settings, positions)
+    facts = snapshots.facts(deadline)
+    if facts.end == 0:
         return None
+    if facts.start > 0:
+        return snapshots.genesis(facts, deadline)
     reader = LogReader(settings)
     reader.start()
     try:

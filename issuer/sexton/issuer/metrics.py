@@ -44,6 +44,13 @@ class Metrics:
         )
         self.fold_offset = Gauge("sexton_issuer_fold_log_offset", "Last log offset folded in", registry=r)
         self.tenants = Gauge("sexton_issuer_tenants", "Tenants that the log knows", registry=r)
+        self.snapshots = Counter("sexton_issuer_snapshots", "Snapshots taken for this issuer", registry=r)
+        self.snapshot_failures = Counter(
+            "sexton_issuer_snapshot_failures", "Snapshots that could not be taken", registry=r
+        )
+        self.snapshot_offset = Gauge(
+            "sexton_issuer_snapshot_log_offset", "Log offset of the last snapshot taken", registry=r
+        )
         self.ready = Gauge("sexton_issuer_ready", "1 when calls are answered", registry=r)
 
     def text(self) -> bytes:

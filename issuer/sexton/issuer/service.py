@@ -7,10 +7,11 @@ import threading
 
 from sexton.issuer.authority import Authority
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.log import LogReader, LogWriter, check_genesis
+from sexton.issuer.log import LogWriter, check_genesis, open_reader
 from sexton.issuer.metrics import Metrics
 from sexton.issuer.positions import Positions, WrongTopic
 from sexton.issuer.projection import Projection, entries_of
+from sexton.issuer.snapshot_keeper import SnapshotKeeper
 from sexton.issuer.witness import Witness
 from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault, LogBroken, SextonError
@@ -42,7 +43,8 @@ class Service:
         deadline = Deadline.after(start_s)
         self._positions = Positions(settings)
         check_topics(self._positions, deadline)
-        self.reader = LogReader(settings)
+        self._check_log(deadline)
+        self.reader = open_reader(settings, self._positions, Deadline.after(_START_ATTEMPT_S))
         self._writer = LogWriter(settings)
         try:
             self._read_genesis(deadline)
@@ -50,16 +52,18 @@ class Service:
             self._writer.close()
             self.reader.stop()
             raise
+        self._keeper = SnapshotKeeper(settings, self.reader, self.metrics)
         self._thread = threading.Thread(target=self._get_ready, name="sexton-ready", daemon=True)
         self._thread.start()
 
-    def _read_genesis(self, deadline: Deadline) -> None:
+    def _check_log(self, deadline: Deadline) -> None:
         if self._positions.read(deadline).log_end == 0:
             raise SextonError(
                 "the generations log is empty: it was never started, or it was lost",
                 hint="a new installation: `sexton topics create`; else restore the log",
             )
-        self.reader.start()
+
+    def _read_genesis(self, deadline: Deadline) -> None:
         self.reader.wait_for(0, deadline)
         with self.reader.state() as state:
             genesis = state.genesis
@@ -90,6 +94,7 @@ class Service:
                 self._stopping.wait(_RETRY_S)
                 continue
             self.ready.set()
+            self._keeper.start()
             _log.info("ready: %d tenants, log offset %d", len(names), self.reader.next_offset - 1)
             return
 
@@ -117,6 +122,7 @@ class Service:
         self._stopping.set()
         self.ready.clear()
         self._thread.join()
+        self._keeper.stop()
         self._writer.close()
         self.reader.stop()
         self.projection.close()
@@ -146,12 +152,11 @@ def rebuild_projection(settings: Settings, timeout_s: float = 600.0) -> int:
     """
     deadline = Deadline.after(timeout_s)
     positions = Positions(settings)
-    reader = LogReader(settings)
+    ends = positions.read(deadline)
+    if ends.log_end == 0:
+        raise SextonError("the generations log is empty", hint="`sexton topics create`")
+    reader = open_reader(settings, positions, deadline)
     try:
-        ends = positions.read(deadline)
-        if ends.log_end == 0:
-            raise SextonError("the generations log is empty", hint="`sexton topics create`")
-        reader.start()
         reader.wait_for(ends.log_end - 1, deadline)
         with reader.state() as state:
             genesis, entries = state.genesis, entries_of(state)

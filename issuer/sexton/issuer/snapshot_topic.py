@@ -25,6 +25,11 @@ __all__ = ["MAX_CHUNK_BYTES", "Found", "SnapshotTopic", "TopicReader"]
 MAX_CHUNK_BYTES = 8 * 1024 * 1024  # half of what the topic takes
 _KEY = re.compile(r"(\d{20}-[0-9a-f]{12})/(\d{6}|manifest)\Z", re.ASCII)
 _MANIFEST = "manifest"
+_NOTHING_MORE = (
+    KafkaError._PARTITION_EOF,
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+)
 _log = logging.getLogger("sexton.issuer.snapshots")
 
 
@@ -86,22 +91,19 @@ class TopicReader:
         """Yield the records in [start, end) that are there."""
         if start >= end:
             return
+        what = f"reading {self._topic}"
         self._consumer.assign([TopicPartition(self._topic, 0, start)])
         try:
             while True:
-                for message in self._consumer.consume(
-                    200, min(1.0, deadline.require(f"reading {self._topic}"))
-                ):
+                for message in self._consumer.consume(200, min(1.0, deadline.require(what))):
                     error = message.error()
                     if error is None:
                         if cast(int, message.offset()) < end:
                             yield message
                         if cast(int, message.offset()) >= end - 1:
                             return
-                    elif error.code() == KafkaError._PARTITION_EOF:
-                        return
-                    elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-                        return  # what was there is gone: the caller finds it missing
+                    elif error.code() in _NOTHING_MORE:
+                        return  # what is not there the caller finds missing
                     elif not error.retriable():
                         raise KafkaUnavailable(f"{what}: {error.str()}")
         finally:

@@ -11,7 +11,7 @@ import gc
 import hashlib
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,10 +25,10 @@ from sexton.issuer.snapshot_topic import Found, SnapshotTopic, TopicReader
 from sexton.issuer.state import State
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import LogBroken, UndecodableRecord
-from sexton.schemas.events import SnapshotChunk, SnapshotManifest
+from sexton.schemas.events import Genesis, SnapshotChunk, SnapshotManifest
 from sexton.schemas.settings import Settings
 
-__all__ = ["KEPT", "LogFacts", "Snapshot", "Snapshots"]
+__all__ = ["KEPT", "LogFacts", "Snapshot", "Snapshots", "manifest_of"]
 
 KEPT = 2
 _codec = Codec()  # always single-object encoding, like the log
@@ -107,12 +107,15 @@ class Snapshots:
             _log.info("starting from snapshot %s", snapshot.found.snapshot_id)
             return state
         if facts.start > 0:
-            why = "; ".join(faults) or "there is none"
-            raise LogBroken(
-                f"the generations log begins at offset {facts.start} and no snapshot is good: {why}",
-                hint="restore the snapshots topic, or the log: without either the state is not known",
-            )
+            raise _lost(facts, faults)
         return State()
+
+    def genesis(self, facts: LogFacts, deadline: Deadline) -> Genesis:
+        """Return the Genesis of a truncated log; raises LogBroken when no snapshot tells it."""
+        usable, faults = self.usable(facts, deadline)
+        if not usable:
+            raise _lost(facts, faults)
+        return usable[0].manifest.genesis
 
     def load(self, snapshot: Snapshot, deadline: Deadline) -> State:
         """Return the state in a snapshot; raises BadSnapshot unless every byte of it is as written."""
@@ -255,6 +258,14 @@ def _decoded(chunk: bytes, number: int) -> SnapshotChunk:
     if decoded.number != number:
         raise BadSnapshot(f"chunk {number} says that it is chunk {decoded.number}")
     return decoded
+
+
+def _lost(facts: LogFacts, faults: Sequence[str]) -> LogBroken:
+    why = "; ".join(faults) or "there is none"
+    return LogBroken(
+        f"the generations log begins at offset {facts.start} and no snapshot is good: {why}",
+        hint="restore the snapshots topic, or the log: without either the state is not known",
+    )
 
 
 def _told(found: Found, bad: BadSnapshot) -> str:

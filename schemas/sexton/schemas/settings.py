@@ -39,6 +39,9 @@ class Settings(BaseSettings):
     issuer_url: str = Field("http://127.0.0.1:8350", description="base URL of the issuer")
     issuer_bind: str = Field("127.0.0.1:8350", description="host:port on which `issuer serve` listens")
     issuer_timeout_s: float = Field(10.0, gt=0, description="deadline of one call to the issuer, seconds")
+    issuer_snapshot_events: int = Field(
+        200_000, ge=0, description="events of the log after which the issuer takes a snapshot; 0 = never"
+    )
     redis_url: SecretStr = Field(
         SecretStr("redis://127.0.0.1:6379/0"), description="the issuer's Redis or Valkey"
     )
@@ -97,6 +100,11 @@ class Settings(BaseSettings):
     def kafka(self, **extra: Any) -> dict[str, Any]:
         """Return librdkafka properties: brokers, then `extra`, then `SEXTON_KAFKA_EXTRA` on top."""
         return {"bootstrap.servers": self.kafka_bootstrap_servers, **extra, **self.kafka_extra}
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that give another process these settings, secrets included."""
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        return {PREFIX + name.upper(): _plain(v) for name, v in given.items() if v is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +215,12 @@ def _shown(name: str, value: Any) -> str:
     if isinstance(value, tuple):
         return json.dumps(list(value))
     return "" if value is None else str(value)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return json.dumps(value) if isinstance(value, dict | tuple | list) else str(value)
 
 
 def _is_secret(property_name: str) -> bool:

@@ -1,0 +1,90 @@
+"""Random logs with every kind of event, mostly fitting ones, for properties of the fold."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+
+from hypothesis import strategies as st
+
+from sexton.issuer import request_ids
+from sexton.issuer.fold import apply
+from sexton.issuer.state import State
+from sexton.schemas import events
+from sexton.schemas.events import GenerationForm, Grant, IssueOperation, PartitionOffsets
+
+__all__ = ["GENESIS", "NOW", "mixed_logs", "timed"]
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+GENESIS = events.Genesis(1, "cluster", "log", "intents", NOW)
+_TENANTS = ("a", "b", "ü ☃", "d", "e")
+_NODES = ("n1", "n2", "n3")
+_KINDS = ("issue",) * 4 + ("barrier",) * 2
+_KINDS += ("first-form", "register", "detach", "drop", "fence", "import")
+
+
+def timed(milliseconds: int, number: int = 0) -> str:
+    """A request id that carries this time."""
+    raw = bytearray(milliseconds.to_bytes(6, "big") + number.to_bytes(10, "big"))
+    raw[6], raw[8] = 0x70, 0x80
+    return str(uuid.UUID(bytes=bytes(raw)))
+
+
+@st.composite
+def mixed_logs(draw: st.DrawFn, most: int = 30) -> list[events.GenerationEvent]:
+    """A log that starts with Genesis."""
+    log: list[events.GenerationEvent] = [GENESIS]
+    state = State()
+    apply(state, 0, GENESIS)
+    written = [0, 0]
+    for offset in range(1, draw(st.integers(1, most)) + 1):
+        written = [end + draw(st.integers(0, 4)) for end in written]
+        event = _event(draw, state, written, offset)
+        apply(state, offset, event)
+        log.append(event)
+    return log
+
+
+def _event(draw: st.DrawFn, state: State, written: list[int], offset: int) -> events.GenerationEvent:
+    ends = PartitionOffsets("intents", list(written))
+    request = draw(st.sampled_from((request_ids.new_id(), f"r{offset}", "r1")))
+    name, node = draw(st.sampled_from(_TENANTS)), draw(st.sampled_from(_NODES))
+    newest = state.newest(name)
+    after = 1 if newest is None else newest + 1
+    match draw(st.sampled_from(_KINDS)):
+        case "issue":
+            names = draw(st.lists(st.sampled_from(_TENANTS), min_size=1, max_size=3, unique=True))
+            grants = [Grant(n, (state.newest(n) or 0) + 1, state.newest(n)) for n in names]
+            parts = draw(st.sampled_from((1, 1, 2)))
+            return events.Issued(
+                request, "c", IssueOperation.ATTACH, node, parts - 1, parts, grants, ends, NOW
+            )
+        case "first-form":
+            known = state.node(node)
+            number = known.newest or 0 if known else 0
+            grants = [Grant(name, after, newest)]
+            attach = IssueOperation.ATTACH
+            return events.IssuedFirstForm(request, "c", attach, node, number, 0, 1, grants, ends, NOW)
+        case "register":
+            known = state.node(node)
+            last = known.newest if known else None
+            return events.NodeRegistered(
+                request, "c", node, _NODES.index(node), (last or 0) + 1, last, ends, NOW
+            )
+        case "barrier":
+            unsettled = [max(0, end - draw(st.integers(0, 5))) for end in written]
+            claim = PartitionOffsets("intents", draw(st.sampled_from((unsettled, list(written)))))
+            return events.Barrier(request, ends, draw(st.sampled_from((None, claim, claim))), NOW)
+        case "detach":
+            found = state.tenant(name)
+            return events.Detached(request, "c", (found and found.holder) or node, name, newest or 0, NOW)
+        case "drop":
+            return events.Dropped(request, "c", name, NOW)
+        case "fence":
+            return events.Fenced(request, "c", name, after, newest, ends, NOW)
+        case _:
+            form = draw(st.sampled_from(list(GenerationForm)))
+            number = draw(st.sampled_from((None, 0, 7)))
+            row = events.ImportedTenant(name, form, number, draw(st.sampled_from((None, node))))
+            nodes = [events.ImportedNode(node, _NODES.index(node), 5)]
+            return events.Imported(request, "c", 0, 1, [row], draw(st.sampled_from((nodes, []))), ends, NOW)
