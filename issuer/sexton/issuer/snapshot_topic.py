@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -29,6 +30,12 @@ _NOTHING_MORE = (
     KafkaError._PARTITION_EOF,
     KafkaError._AUTO_OFFSET_RESET,
     KafkaError.OFFSET_OUT_OF_RANGE,
+)
+_NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+_MOVING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._UNKNOWN_PARTITION,
 )
 _log = logging.getLogger("sexton.issuer.snapshots")
 
@@ -74,18 +81,23 @@ class TopicReader:
 
     def bounds(self, deadline: Deadline) -> tuple[int, int] | None:
         """Return the first offset and the end of the topic, None when there is no such topic."""
-        left = deadline.require(f"bounds of {self._topic}")
-        try:
-            if self._topic not in self._consumer.list_topics(timeout=left).topics:
-                return None
-            found = self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=left)
-        except KafkaException as error:
-            if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-                return None
-            raise KafkaUnavailable(f"bounds of {self._topic}: {error.args[0].str()}") from error
-        if found is None:
-            raise KafkaUnavailable(f"no time left: bounds of {self._topic}")
-        return found
+        what = f"bounds of {self._topic}"
+        while True:
+            try:
+                if self._topic not in self._consumer.list_topics(timeout=deadline.require(what)).topics:
+                    return None
+                place = TopicPartition(self._topic, 0)
+                found = self._consumer.get_watermark_offsets(place, timeout=deadline.require(what))
+            except KafkaException as error:
+                if error.args[0].code() in _NO_TOPIC:
+                    return None
+                if error.args[0].code() not in _MOVING:
+                    raise KafkaUnavailable(f"{what}: {error.args[0].str()}") from error
+                time.sleep(0.05)  # made a moment ago, or between two leaders
+                continue
+            if found is None:
+                raise KafkaUnavailable(f"no time left: {what}")
+            return found
 
     def read(self, start: int, end: int, deadline: Deadline) -> Iterator[Message]:
         """Yield the records in [start, end) that are there."""
@@ -95,7 +107,7 @@ class TopicReader:
         self._consumer.assign([TopicPartition(self._topic, 0, start)])
         try:
             while True:
-                for message in self._consumer.consume(200, min(1.0, deadline.require(what))):
+                for message in self._next(min(1.0, deadline.require(what))):
                     error = message.error()
                     if error is None:
                         if cast(int, message.offset()) < end:
@@ -109,6 +121,10 @@ class TopicReader:
         finally:
             with suppress(KafkaException):
                 self._consumer.unassign()
+
+    def _next(self, timeout_s: float) -> list[Message]:
+        first = self._consumer.poll(timeout_s)
+        return [] if first is None else [first, *self._consumer.consume(200, 0)]
 
 
 class SnapshotTopic:
