@@ -1,24 +1,23 @@
-"""What the recording S3 server can do: buckets, objects and calls on them, as the S3 API documents."""
+"""What the recording S3 server can do: calls on buckets and objects, as the S3 API documents."""
 
 from __future__ import annotations
 
-import hashlib
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
-from urllib.parse import quote
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
+from tests.support.s3_listing import list_objects, list_versions
 from tests.support.s3_signature import Refused
+from tests.support.s3_state import MAX_KEY_BYTES, Bucket, Buckets, Deleted, Traits, Version, etag_of
 
-__all__ = ["Buckets", "Call", "Reply", "answer", "error_reply", "keys_of"]
+__all__ = ["Buckets", "Call", "Reply", "Traits", "answer", "error_reply", "keys_of"]
 
 _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
-_MAX_KEYS = 1000
-_MAX_KEY_BYTES = 1024
+_Escape = Callable[[str], str]
 
 
 class Call(Protocol):
@@ -53,43 +52,14 @@ class Reply:
     act_first: bool = False
 
 
-@dataclass
-class Buckets:
-    """Objects by bucket and key; every call is atomic."""
-
-    _objects: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    lock: threading.RLock = field(default_factory=threading.RLock)
-
-    def create(self, bucket: str) -> bool:
-        """Create a bucket; False when it was there."""
-        with self.lock:
-            is_new = bucket not in self._objects
-            self._objects.setdefault(bucket, {})
-            return is_new
-
-    def fill(self, bucket: str, objects: Mapping[str, bytes]) -> None:
-        """Put many objects."""
-        with self.lock:
-            self._objects[bucket].update(objects)
-
-    def contents(self, bucket: str) -> dict[str, bytes]:
-        """Return a copy of the objects by key."""
-        with self.lock:
-            return dict(self._objects[bucket])
-
-    def names(self) -> list[str]:
-        """Return the names of the buckets."""
-        with self.lock:
-            return sorted(self._objects)
-
-    def of(self, bucket: str) -> dict[str, bytes]:
-        """Return the live objects of a bucket; to be used under `lock`."""
-        if bucket not in self._objects:
-            raise Refused(404, "NoSuchBucket", "the specified bucket does not exist")
-        return self._objects[bucket]
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    key: str
+    etag: str | None
+    version_id: str | None
 
 
-def answer(buckets: Buckets, call: Call, escaped: Callable[[str], str] = escape) -> Reply:
+def answer(buckets: Buckets, call: Call, escaped: _Escape = escape) -> Reply:
     """Carry a request out and return the reply; raises Refused for what S3 refuses."""
     if call.key:
         action = _ON_OBJECTS.get(call.method)
@@ -112,12 +82,12 @@ def error_reply(status: int, code: str, message: str) -> Reply:
 def keys_of(body: bytes) -> list[str]:
     """Return the keys of a DeleteObjects body as a real XML parser reads them; none when it is not one."""
     try:
-        return [key for key, _ in _entries(body)]
+        return [entry.key for entry in _entries(body)]
     except Refused:
         return []
 
 
-def _entries(body: bytes) -> list[tuple[str, str | None]]:
+def _entries(body: bytes) -> list[_Entry]:
     try:
         root = ElementTree.fromstring(body)
     except ElementTree.ParseError as error:
@@ -130,107 +100,165 @@ def _entries(body: bytes) -> list[tuple[str, str | None]]:
             fields = {_name(part): part.text or "" for part in child}
             if not fields.get("Key"):
                 raise Refused(400, "MalformedXML", "an Object needs a Key")
-            entries.append((fields["Key"], fields.get("ETag")))
+            entries.append(_Entry(fields["Key"], fields.get("ETag"), fields.get("VersionId")))
     return entries
 
 
-def _delete_objects(buckets: Buckets, call: Call, escaped: Callable[[str], str]) -> Reply:
+def _delete_objects(buckets: Buckets, call: Call, escaped: _Escape) -> Reply:
     if "delete" not in call.query:
         raise Refused(405, "MethodNotAllowed", "POST to a bucket is DeleteObjects only")
+    traits = buckets.traits
+    if traits.wants_md5 and "content-md5" not in call.headers:
+        raise Refused(400, "InvalidRequest", "Missing required header for this request: Content-MD5")
     entries = _entries(call.body)
-    if not 1 <= len(entries) <= _MAX_KEYS:
-        raise Refused(400, "MalformedXML", f"a batch holds 1 to {_MAX_KEYS} keys")
-    objects = buckets.of(call.bucket)
+    if not 1 <= len(entries) <= traits.keys_per_batch:
+        raise Refused(400, "MalformedXML", f"a batch holds 1 to {traits.keys_per_batch} keys")
+    bucket = buckets.of(call.bucket)
     quiet = b"<Quiet>true</Quiet>" in call.body
     parts = []
-    for key, etag in entries:
-        code = _refusal(objects, key, etag)
-        if code is None:
-            objects.pop(key, None)
-            if not quiet:
-                parts.append(f"<Deleted><Key>{escaped(key)}</Key></Deleted>")
+    for entry in entries:
+        try:
+            done = _delete_one(bucket, entry, traits, "batch", bypass=_bypasses(call))
+        except Refused as refused:
+            parts.append(_error_entry(entry, refused, escaped))
         else:
-            parts.append(
-                f"<Error><Key>{escaped(key)}</Key><Code>{code}</Code><Message>refused</Message></Error>"
-            )
+            parts += [] if quiet else [_deleted_entry(entry, done, escaped)]
     return _xml(f'<DeleteResult xmlns="{_NAMESPACE}">{"".join(parts)}</DeleteResult>')
 
 
-def _refusal(objects: Mapping[str, bytes], key: str, etag: str | None) -> str | None:
-    if len(key.encode()) > _MAX_KEY_BYTES:
-        return "KeyTooLongError"
-    if etag is None or (
-        key in objects and etag in ("*", _etag(objects[key]), _etag(objects[key]).strip('"'))
-    ):
-        return None
-    return "PreconditionFailed" if key in objects else "NoSuchKey"
+def _delete_one(bucket: Bucket, entry: _Entry, traits: Traits, way: str, *, bypass: bool) -> Deleted:
+    if len(entry.key.encode()) > MAX_KEY_BYTES:
+        raise Refused(400, "KeyTooLongError", "Your key is too long")
+    key = traits.fold(entry.key) if traits.fold else entry.key
+    if entry.etag is not None and way not in traits.conditions_ignored:
+        found = bucket.version(key, entry.version_id) if entry.version_id else bucket.current(key)
+        if found is None or found.body is None:
+            raise Refused(404, "NoSuchKey", "The specified key does not exist.")
+        if entry.etag != "*" and entry.etag.strip('"') != etag_of(found.body).strip('"'):
+            raise Refused(412, "PreconditionFailed", "At least one of the preconditions did not hold")
+    return bucket.delete(key, entry.version_id, bypass=bypass)
 
 
-def _create_bucket(buckets: Buckets, call: Call, _: Callable[[str], str]) -> Reply:
-    if not buckets.create(call.bucket):
+def _error_entry(entry: _Entry, refused: Refused, escaped: _Escape) -> str:
+    version = f"<VersionId>{entry.version_id}</VersionId>" if entry.version_id else ""
+    return (
+        f"<Error><Key>{escaped(entry.key)}</Key>{version}<Code>{refused.code}</Code>"
+        f"<Message>{escape(refused.message)}</Message></Error>"
+    )
+
+
+def _deleted_entry(entry: _Entry, done: Deleted, escaped: _Escape) -> str:
+    parts = f"<Key>{escaped(entry.key)}</Key>"
+    if done.version_id is not None:
+        parts += f"<VersionId>{done.version_id}</VersionId>"
+    marker = done.new_marker or (done.version_id if done.was_marker else None)
+    if marker is not None:
+        parts += f"<DeleteMarker>true</DeleteMarker><DeleteMarkerVersionId>{marker}</DeleteMarkerVersionId>"
+    return f"<Deleted>{parts}</Deleted>"
+
+
+def _delete(buckets: Buckets, call: Call, _: _Escape) -> Reply:
+    entry = _Entry(call.key, call.headers.get("if-match"), call.query.get("versionId"))
+    bucket = buckets.of(call.bucket)
+    done = _delete_one(bucket, entry, buckets.traits, "single", bypass=_bypasses(call))
+    headers = {}
+    if done.new_marker is not None:
+        headers = {"x-amz-delete-marker": "true", "x-amz-version-id": done.new_marker}
+    elif done.version_id is not None:
+        headers = {"x-amz-version-id": done.version_id}
+        if done.was_marker:
+            headers["x-amz-delete-marker"] = "true"
+    return Reply(204, headers=headers)
+
+
+def _create_bucket(buckets: Buckets, call: Call, _: _Escape) -> Reply:
+    if "versioning" in call.query:
+        bucket = buckets.of(call.bucket)
+        bucket.versioning = "Enabled" if b"<Status>Enabled<" in call.body else "Suspended"
+        return Reply()
+    locks = call.headers.get("x-amz-bucket-object-lock-enabled", "").lower() == "true"
+    if not buckets.create(call.bucket, locks=locks):
         raise Refused(409, "BucketAlreadyOwnedByYou", "you own it already")
     return Reply(headers={"Location": f"/{call.bucket}"})
 
 
-def _head_bucket(buckets: Buckets, call: Call, _: Callable[[str], str]) -> Reply:
+def _head_bucket(buckets: Buckets, call: Call, _: _Escape) -> Reply:
     buckets.of(call.bucket)
     return Reply()
 
 
-def _put(buckets: Buckets, call: Call, _: Callable[[str], str]) -> Reply:
-    objects = buckets.of(call.bucket)
-    if len(call.key.encode()) > _MAX_KEY_BYTES:
+def _put(buckets: Buckets, call: Call, _: _Escape) -> Reply:
+    bucket = buckets.of(call.bucket)
+    if len(call.key.encode()) > MAX_KEY_BYTES:
         raise Refused(400, "KeyTooLongError", "the key is too long")
-    old = objects.get(call.key)
+    if "legal-hold" in call.query or "retention" in call.query:
+        return _put_lock(bucket, call)
+    current = bucket.current(call.key)
+    old = current.body if current else None
     if call.headers.get("if-none-match") == "*" and old is not None:
         raise Refused(412, "PreconditionFailed", "the object is there")
     wanted = call.headers.get("if-match")
     if wanted is not None and old is None:
         raise Refused(404, "NoSuchKey", "there is no such object")
-    if wanted is not None and old is not None and wanted.strip('"') != _etag(old).strip('"'):
+    if wanted is not None and old is not None and wanted.strip('"') != etag_of(old).strip('"'):
         raise Refused(412, "PreconditionFailed", "the object is another one")
-    objects[call.key] = call.body
-    return Reply(headers={"ETag": _etag(call.body)})
+    made = bucket.put(call.key, call.body)
+    versioned = {"x-amz-version-id": made.version_id} if bucket.versioning else {}
+    return Reply(headers={"ETag": etag_of(call.body), **versioned})
 
 
-def _get(buckets: Buckets, call: Call, _: Callable[[str], str]) -> Reply:
-    body = buckets.of(call.bucket).get(call.key)
-    if body is None:
-        raise Refused(404, "NoSuchKey", "there is no such object")
-    return Reply(body=body, headers={"ETag": _etag(body), "Content-Type": "binary/octet-stream"})
+def _put_lock(bucket: Bucket, call: Call) -> Reply:
+    found = _found(bucket, call)
+    if "legal-hold" in call.query:
+        found.legal_hold = b"<Status>ON<" in call.body
+    else:
+        fields = {_name(part): part.text or "" for part in ElementTree.fromstring(call.body)}
+        found.mode = fields["Mode"]
+        found.retain_until = datetime.fromisoformat(fields["RetainUntilDate"])
+    return Reply()
 
 
-def _delete(buckets: Buckets, call: Call, _: Callable[[str], str]) -> Reply:
-    objects = buckets.of(call.bucket)
-    wanted = call.headers.get("if-match")
-    if call.key in objects and wanted not in (None, "*", _etag(objects[call.key])):
-        raise Refused(412, "PreconditionFailed", "the object is another one")
-    objects.pop(call.key, None)
-    return Reply(204)
+def _found(bucket: Bucket, call: Call) -> Version:
+    wanted = call.query.get("versionId")
+    found = bucket.version(call.key, wanted) if wanted else bucket.current(call.key)
+    if found is None:
+        raise Refused(404, "NoSuchVersion" if wanted else "NoSuchKey", "there is no such object")
+    return found
 
 
-def _list_objects(buckets: Buckets, call: Call, escaped: Callable[[str], str]) -> Reply:
-    objects = buckets.of(call.bucket)
-    query = call.query
-    if query.get("list-type") != "2" or "delimiter" in query:
-        raise Refused(501, "NotImplemented", "only ListObjectsV2 without a delimiter")
-    shown = (lambda key: quote(key, safe="/")) if query.get("encoding-type") == "url" else escaped
-    prefix, limit = query.get("prefix", ""), min(int(query.get("max-keys", _MAX_KEYS)), _MAX_KEYS)
-    after = (query.get("continuation-token") or query.get("start-after", "")).encode()
-    found = sorted(key.encode() for key in objects if key.startswith(prefix) and key.encode() > after)
-    page = [key.decode() for key in found[:limit]]
-    more = len(found) > len(page)
-    parts = [
-        f"<Contents><Key>{shown(key)}</Key><ETag>{escape(_etag(objects[key]))}</ETag>"
-        f"<Size>{len(objects[key])}</Size></Contents>"
-        for key in page
-    ]
-    token = f"<NextContinuationToken>{escaped(page[-1])}</NextContinuationToken>" if more and page else ""
-    encoding = "<EncodingType>url</EncodingType>" if query.get("encoding-type") == "url" else ""
-    return _xml(
-        f'<ListBucketResult xmlns="{_NAMESPACE}"><IsTruncated>{str(more).lower()}</IsTruncated>'
-        f"<KeyCount>{len(page)}</KeyCount>{encoding}{token}{''.join(parts)}</ListBucketResult>"
+def _get(buckets: Buckets, call: Call, _: _Escape) -> Reply:
+    bucket = buckets.of(call.bucket)
+    found = _found(bucket, call)
+    headers = {"x-amz-version-id": found.version_id} if bucket.versioning else {}
+    if found.body is None:
+        by_version = "versionId" in call.query
+        reply = error_reply(405, "MethodNotAllowed", "a marker") if by_version else None
+        reply = reply or error_reply(404, "NoSuchKey", "there is no such object")
+        return Reply(reply.status, reply.body, {**headers, "x-amz-delete-marker": "true"})
+    if found.retain_until is not None:
+        headers["x-amz-object-lock-mode"] = found.mode
+        headers["x-amz-object-lock-retain-until-date"] = found.retain_until.isoformat()
+    if found.legal_hold:
+        headers["x-amz-object-lock-legal-hold"] = "ON"
+    return Reply(
+        body=found.body,
+        headers={"ETag": etag_of(found.body), "Content-Type": "binary/octet-stream", **headers},
     )
+
+
+def _get_bucket(buckets: Buckets, call: Call, escaped: _Escape) -> Reply:
+    bucket = buckets.of(call.bucket)
+    if "versioning" in call.query:
+        status = f"<Status>{bucket.versioning}</Status>" if bucket.versioning else ""
+        return _xml(f"<VersioningConfiguration>{status}</VersioningConfiguration>")
+    if "object-lock" in call.query:
+        if not bucket.locks:
+            raise Refused(404, "ObjectLockConfigurationNotFoundError", "no object lock here")
+        lock = "<ObjectLockEnabled>Enabled</ObjectLockEnabled>"
+        return _xml(f"<ObjectLockConfiguration>{lock}</ObjectLockConfiguration>")
+    if "versions" in call.query:
+        return _xml(list_versions(bucket, call.query, escaped))
+    return _xml(list_objects(bucket, call.query, buckets.traits, escaped))
 
 
 def _list_buckets(buckets: Buckets) -> Reply:
@@ -238,18 +266,18 @@ def _list_buckets(buckets: Buckets) -> Reply:
     return _xml(f"<ListAllMyBucketsResult><Buckets>{parts}</Buckets></ListAllMyBucketsResult>")
 
 
-_Action = Callable[[Buckets, Call, Callable[[str], str]], Reply]
+_Action = Callable[[Buckets, Call, _Escape], Reply]
 _ON_OBJECTS: dict[str, _Action] = {"PUT": _put, "GET": _get, "HEAD": _get, "DELETE": _delete}
 _ON_BUCKETS: dict[str, _Action] = {
     "PUT": _create_bucket,
     "HEAD": _head_bucket,
-    "GET": _list_objects,
+    "GET": _get_bucket,
     "POST": _delete_objects,
 }
 
 
-def _etag(body: bytes) -> str:
-    return f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'
+def _bypasses(call: Call) -> bool:
+    return call.headers.get("x-amz-bypass-governance-retention") == "true"
 
 
 def _xml(body: str) -> Reply:

@@ -27,8 +27,9 @@ from xml.sax.saxutils import escape
 from tests.support import s3_api, s3_signature
 from tests.support.s3_api import Buckets, Reply
 from tests.support.s3_signature import Identity, Refused
+from tests.support.s3_state import Traits, Version
 
-__all__ = ["Recorded", "Reply", "S3Recorder", "Script"]
+__all__ = ["Recorded", "Reply", "S3Recorder", "Script", "Traits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +100,31 @@ class S3Recorder:
         names = {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
         return {**names, **({"AWS_SESSION_TOKEN": self.session_token} if self.session_token else {})}
 
-    def create_bucket(self, bucket: str, objects: Mapping[str, bytes] | None = None) -> None:
+    def create_bucket(
+        self,
+        bucket: str,
+        objects: Mapping[str, bytes] | None = None,
+        *,
+        versioning: str = "",
+        locks: bool = False,
+    ) -> None:
         """Create a bucket with some objects in it, without a request."""
-        self.buckets.create(bucket)
+        self.buckets.create(bucket, versioning=versioning, locks=locks)
         self.buckets.fill(bucket, objects or {})
 
     def objects(self, bucket: str) -> dict[str, bytes]:
         """Return the objects of a bucket by key."""
         return self.buckets.contents(bucket)
+
+    def versions(self, bucket: str, key: str) -> list[Version]:
+        """Return the versions of a key, markers too, the newest last."""
+        with self.buckets.lock:
+            return list(self.buckets.of(bucket).versions.get(key, ()))
+
+    def singles(self) -> list[Recorded]:
+        """Return the DeleteObject requests so far, in the order in which they were answered."""
+        with self._lock:
+            return [request for request in self.requests if request.method == "DELETE"]
 
     def deletes(self) -> list[Recorded]:
         """Return the DeleteObjects requests so far, in the order in which they were answered."""

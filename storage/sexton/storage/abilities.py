@@ -70,6 +70,11 @@ def _may_have_dots(raw: bytes) -> bool:
     return b"." in raw and (raw[:1] == b"." or any(part in raw for part in (b"/.", b"./", b"\0.", b".\0")))
 
 
+def _may_have_bare_slash(raw: bytes) -> bool:
+    # One search for both kinds, in a sixth of the time of a regular expression.
+    return raw[:1] == b"/" or b"//" in raw.replace(b"\0", b"/")
+
+
 def _has_other_form(key: str) -> bool:
     if key.isascii():
         return False
@@ -88,14 +93,14 @@ SPELLINGS = (
         "double slash",
         (("{p}twice//b", "{p}twice/b"),),
         lambda key: "//" in key,
-        lambda raw: b"//" in raw,
+        _may_have_bare_slash,
         strict=True,
     ),
     Spelling(
         "leading slash",
         (("/{p}lead", "{p}lead"),),
         lambda key: key.startswith("/"),
-        lambda raw: raw.startswith(b"/") or b"\0/" in raw,
+        _may_have_bare_slash,
         strict=True,
     ),
     Spelling(
@@ -150,11 +155,12 @@ class Abilities:
 
     def may_fold(self, raw: bytes) -> bool:
         """Tell, quickly, whether any of many keys (UTF-8, joined by U+0000) could be folded by a batch."""
-        return any(
-            spelling.may_hold(raw)
+        looks = {
+            spelling.may_hold
             for spelling in SPELLINGS
             if spelling.xml and self._distrusts(spelling, self.batch_keeps, self.batch_folds)
-        )
+        }
+        return any(may_hold(raw) for may_hold in looks)
 
     def folded_by(self, key: str, *, batch: bool) -> str | None:
         """Return the spelling by which the key would be, or might be, taken for another; None or None."""

@@ -49,9 +49,13 @@ def _plain_keys(items: Sequence[str | Delete]) -> Sequence[str]:
     if items and isinstance(items[0], str):
         return items  # type: ignore[return-value]  # joining them tells whether all are
     whole = [item for item in items if isinstance(item, Delete)]
-    if len(whole) != len(items) or any([item.etag or item.version_id for item in whole]):
+    if len(whole) != len(items) or any(_is_bound(item) for item in whole):
         raise TypeError
     return [item.key for item in whole]
+
+
+def _is_bound(item: Delete) -> bool:
+    return item.etag is not None or item.version_id is not None
 
 
 def make_plan(items: Sequence[str | Delete], abilities: Abilities) -> Plan:
@@ -80,6 +84,9 @@ def _way(item: Delete, abilities: Abilities) -> KeyState | str:
     problem = key_problem(item.key)
     if problem is not None:
         return key_state(problem)
+    if item.etag == "" or item.version_id == "":
+        # A store may take an empty condition for none.
+        return key_state("ConditionNotChecked", "the condition is empty")
     refusals = []
     for way in ("batch", "single"):
         if way == "batch" and any(xml_unsafe(t) for t in (item.key, item.etag, item.version_id) if t):

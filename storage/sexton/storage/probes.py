@@ -144,7 +144,9 @@ def _object_lock(probe: _Probe) -> tuple[Ability, bool]:
         probe.why.append(f"object-lock: {refused.code}")
         return Ability.UNKNOWN, False
     is_on = child_text(root, "ObjectLockEnabled") == "Enabled"
-    return Ability.of(is_on), any(local_name(child) == "Rule" for child in root)
+    return Ability.of(is_on), any(
+        local_name(part) in ("Days", "Years") and (part.text or "0") != "0" for part in root.iter()
+    )
 
 
 def _versioning(probe: _Probe) -> Versioning:
