@@ -13,7 +13,7 @@ STAMP := $(VENV)/.setup-$(shell cat $(REQUIREMENTS) pyproject.toml Makefile depl
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test lint format bench test-fresh lock clean
+.PHONY: help setup java jars demo test model lint format bench test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ setup: $(STAMP) java jars  ## virtual environment, packages, Java if none is fou
 
 test: setup  ## all tests; PYTEST_ARGS="tests/deploy -k local" for some
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+model: $(STAMP)  ## search the protocol's model in larger worlds than the tests do
+	@$(BIN)/python -m tests.model
 
 lint: $(STAMP)  ## ruff, mypy, import contracts
 	@$(BIN)/ruff check .

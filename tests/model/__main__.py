@@ -14,17 +14,17 @@ AGAIN = Handle("a", "re_attach", "a2", tries=1)
 RETRIES = B._replace(tries=2)
 
 LARGE = {
-    "a retry and a rival, Redis lies, answers lost": Setup(
-        (RETRIES, C), Budget(lies=1, losses=1), store=False
-    ),
-    "a restart races a move, Redis lies": Setup((B, AGAIN), Budget(barriers=1, lies=1)),
-    "a restart races a move, the reaper crashes": Setup((B, AGAIN), Budget(barriers=2, crashes=1)),
-    "two moves": Setup((B, C), Budget(barriers=1, losses=1)),
-    "a successor that retries, everything goes wrong": Setup(
-        (RETRIES,), Budget(barriers=2, crashes=1, losses=1, lies=1)
-    ),
+    "a retry and a rival, Redis lies": Setup((RETRIES, C), Budget(lies=1), store=False),
+    "two issuers, Redis lies twice, answers lost": Setup((B, C), Budget(lies=2, losses=1), store=False),
     "transactions and a claim before the issue": Setup(
-        (B, AGAIN), Budget(barriers=1), records=(Record(2),), transactional=True
+        (B,), Budget(barriers=3, crashes=2, losses=1, lies=1), records=(Record(2),), transactional=True
+    ),
+    "a successor that retries, the reaper crashes": Setup((RETRIES,), Budget(barriers=2, crashes=1)),
+    "a restart races a move, an answer lost": Setup((B, AGAIN), Budget(barriers=1, losses=1), most_calls=1),
+    "a restart races a move, Redis lies": Setup((B, AGAIN), Budget(lies=1)),
+    "two moves": Setup((B, C), Budget(barriers=1)),
+    "a restart races a move, the reaper crashes": Setup(
+        (B, AGAIN), Budget(barriers=1, crashes=1), most_calls=1
     ),
 }
 
