@@ -168,6 +168,13 @@ class Authority:
         with self._reader.state() as state:
             return {name: found.form for name in tenants if (found := state.tenant(name)) is not None}
 
+    def issued_to(self, asked: Iterable[tuple[str, int]]) -> set[str]:
+        """Return the nodes that these generations of tenants were given to, where the log knows one."""
+        with self._reader.state() as state:
+            found = [(state.tenant(name), generation) for name, generation in asked]
+            issues = [tenant.issue(generation) for tenant, generation in found if tenant is not None]
+        return {issue.node for issue in issues if issue is not None and issue.node is not None}
+
     def _count(self, asked: int, answers: Sequence[wire.Answer]) -> None:
         newest = sum(answer.newest for answer in answers)
         spans = sum(type(answer.start) is int for answer in answers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+import ssl
 import time
 import uuid
 from collections.abc import Sequence
@@ -31,9 +32,10 @@ from sexton.issuer.answers import (
     both,
 )
 from sexton.issuer.reading import attachments_of, registered, span_of, subject_body, windows_of
-from sexton.schemas.errors import IssuerUnavailable, RequestRefused
+from sexton.schemas.errors import InvalidSettings, IssuerUnavailable, RequestRefused
 from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant, PartitionOffsets
 from sexton.schemas.forms import to_json
+from sexton.schemas.settings import Settings
 from sexton.schemas.windows import Window
 
 __all__ = [
@@ -68,14 +70,31 @@ class IssuerClient:
     with the same request id finds out) and RequestRefused with the stable problem type when the answer is no.
     `deadline` is the time a call may take, seconds (default `timeout_s`). In that time attach, re-attach,
     detach and drop ask again for a lost answer, under the same request id, so that nothing happens twice.
+    `token` is sent as a bearer token; `ca` is a PEM file to trust for https.
     """
 
-    def __init__(self, url: str, timeout_s: float = 10.0, caller: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout_s: float = 10.0,
+        caller: str | None = None,
+        *,
+        token: str | None = None,
+        ca: str | os.PathLike[str] | None = None,
+    ) -> None:
         self._url = url.rstrip("/")
+        self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        self._ca = ca
         self._timeout_s = timeout_s
         self._caller = caller or f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"
         self._pid = -1
         self._client: httpx.Client | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> IssuerClient:
+        """Return a client of the issuer that the settings name, with their token and CA."""
+        token = settings.issuer_token.get_secret_value() if settings.issuer_token else None
+        return cls(settings.issuer_url, settings.issuer_timeout_s, token=token, ca=settings.issuer_ca)
 
     def __enter__(self) -> IssuerClient:
         return self
@@ -324,9 +343,21 @@ class IssuerClient:
     def _http(self) -> httpx.Client:
         """Return this process's client: connections must not be shared with a forked child."""
         if self._client is None or self._pid != os.getpid():
-            self._client = httpx.Client(trust_env=False, limits=_LIMITS)
+            self._client = httpx.Client(
+                trust_env=False, limits=_LIMITS, headers=self._headers, verify=self._trusted()
+            )
             self._pid = os.getpid()
         return self._client
+
+    def _trusted(self) -> ssl.SSLContext | bool:
+        """Return who vouches for the issuer: the given CA, else SSL_CERT_FILE, else the usual ones."""
+        if not self._url.startswith("https:"):
+            return False  # nothing to verify, and reading the usual ones takes a while
+        ca = self._ca or os.environ.get("SSL_CERT_FILE")
+        try:
+            return True if not ca else ssl.create_default_context(cafile=ca)
+        except (OSError, ssl.SSLError) as error:
+            raise InvalidSettings(f"the issuer's CA cannot be read: {ca}: {error}") from error
 
 
 _LIMITS = httpx.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=4.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import signal
 import socket
 import sys
@@ -14,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sexton.issuer import logs
 from sexton.issuer.snapshot_commands import snapshot, truncate
 from sexton.schemas.errors import InvalidSettings, RequestRefused
 from sexton.schemas.settings import Settings, load
@@ -42,10 +42,7 @@ def serve(
     Example: sexton issuer serve --port 0
     """
     settings = load(issuer_bind=bind)
-    logging.basicConfig(
-        level=settings.log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logs.start(settings.log_level)
     host, bound_port = _address(settings, port)
     listener = socket.create_server(
         (host, bound_port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -60,6 +57,8 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
     from sexton.issuer.http import create_app
     from sexton.issuer.service import Service
 
+    if (settings.issuer_tls_cert is None) != (settings.issuer_tls_key is None):
+        raise InvalidSettings("SEXTON_ISSUER_TLS_CERT and SEXTON_ISSUER_TLS_KEY go together")
     service = Service(settings)
     try:
         config = uvicorn.Config(
@@ -67,8 +66,10 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
             access_log=False,
             log_config=None,
             timeout_graceful_shutdown=int(settings.issuer_timeout_s) + 1,
+            ssl_certfile=settings.issuer_tls_cert,
+            ssl_keyfile=settings.issuer_tls_key,
         )
-        _announce(service.ready, listener)
+        _announce(service.ready, listener, "http" if settings.issuer_tls_cert is None else "https")
         _run(uvicorn.Server(config), listener)
     finally:
         service.stop()
@@ -96,9 +97,9 @@ def _run(server: Any, listener: socket.socket) -> None:
         raise KeyboardInterrupt
 
 
-def _announce(ready: threading.Event, listener: socket.socket) -> None:
+def _announce(ready: threading.Event, listener: socket.socket, scheme: str) -> None:
     host, port, *_ = listener.getsockname()
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def announce() -> None:
         ready.wait()
@@ -138,7 +139,7 @@ def show(
     from sexton.issuer.client import IssuerClient
 
     settings = load()
-    with IssuerClient(settings.issuer_url, timeout_s=settings.issuer_timeout_s) as issuer:
+    with IssuerClient.of(settings) as issuer:
         found = issuer.tenant(tenant)
     if found is None:
         raise RequestRefused("unknown-tenant", f"the log does not know the tenant: {tenant}", status=404)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,19 +14,15 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from sexton.issuer import wire
+from sexton.issuer import logs, wire
+from sexton.issuer.access import Identity, permit, permit_subjects
+from sexton.issuer.authority import Authority
+from sexton.issuer.deadline import Deadline
 from sexton.issuer.decisions import Granted
-from sexton.issuer.positions import WrongTopic
-from sexton.issuer.projection import RedisUnavailable
-from sexton.issuer.service import NotReady, Service
-from sexton.schemas.errors import (
-    EnvironmentFault,
-    KafkaUnavailable,
-    LogBroken,
-    RequestRefused,
-    SextonError,
-    UsageError,
-)
+from sexton.issuer.problems import Overloaded, headers_of, problem_of, problem_of_any
+from sexton.issuer.registrar import Registrar
+from sexton.issuer.service import Service
+from sexton.schemas.errors import RequestRefused, SextonError, UsageError
 from sexton.schemas.events import GenerationForm
 
 __all__ = ["create_app", "problem_of"]
@@ -34,15 +32,6 @@ _THREADS = 64
 _WAITING = 512
 _MAX_BODY = 32 * 1024 * 1024
 _HISTORY = 50
-_PROBLEMS: tuple[tuple[type[SextonError], str, int], ...] = (  # the most specific first
-    (LogBroken, "log-broken", 503),
-    (WrongTopic, "wrong-topic", 503),
-    (NotReady, "not-ready", 503),
-    (RedisUnavailable, "redis-unavailable", 503),
-    (KafkaUnavailable, "kafka-unavailable", 503),
-    (EnvironmentFault, "environment-fault", 503),
-    (UsageError, "invalid-request", 400),
-)
 _BODIES = (
     wire.Attach,
     wire.ReAttach,
@@ -71,8 +60,12 @@ _ANSWERS = (
 )
 
 
-class Overloaded(EnvironmentFault):
-    """Too many calls are waiting."""
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call under way: who makes it, and until when it has to be answered."""
+
+    identity: Identity | None
+    deadline: Deadline
 
 
 class _Workers:
@@ -95,33 +88,6 @@ class _Workers:
         self._pool.shutdown(wait=True)
 
 
-def _problem(error: Exception) -> wire.Problem:
-    if isinstance(error, SextonError):
-        return problem_of(error)
-    if isinstance(error, HTTPException):
-        kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
-        return wire.Problem(kind, kind.replace("-", " "), error.status_code, str(error.detail))
-    if isinstance(error, RequestValidationError):
-        return wire.Problem("invalid-request", "invalid request", 400, str(error.errors()[0]["msg"]))
-    return wire.Problem("internal-error", "internal error", 500, "see the issuer's log")
-
-
-def problem_of(error: SextonError) -> wire.Problem:
-    """Return the problem document of an error; its `type` is stable."""
-    if isinstance(error, RequestRefused):
-        kind, status = error.type, error.status
-    elif isinstance(error, Overloaded):
-        kind, status = "overloaded", 503
-    else:
-        kind, status = next(
-            ((name, status) for cls, name, status in _PROBLEMS if isinstance(error, cls)),
-            ("internal-error", 500),
-        )
-    title = kind.replace("-", " ")
-    hint = msgspec.UNSET if error.hint is None else error.hint
-    return wire.Problem(kind, title, status, str(error), hint)
-
-
 def create_app(service: Service) -> FastAPI:
     """Return the application that serves an issuer."""
     app = FastAPI(title="Sexton issuer", version="1", redirect_slashes=False, docs_url=None, redoc_url=None)
@@ -138,68 +104,94 @@ def create_app(service: Service) -> FastAPI:
 
 
 def _add_calls(app: FastAPI, service: Service, workers: _Workers) -> None:
-    def post(path: str, body: type[_T], answer: Any, work: Callable[[_T], Any]) -> None:
-        app.post(path, **_documented(body, answer))(_endpoint(body, work, workers))
+    def post(path: str, body: type[_T], answer: Any, work: Callable[[_T, _Call], Any]) -> None:
+        app.post(path, **_documented(body, answer))(_endpoint(body, work, service, workers))
 
-    def authority() -> Any:
+    def authority() -> Authority:
         return service.authority()
+
+    def registrar() -> Registrar:
+        return authority().registrar
+
+    def attach(body: wire.Attach, call: _Call) -> wire.Granted:
+        return granted(authority().attach(body, call.deadline))
+
+    def re_attach(body: wire.ReAttach, call: _Call) -> wire.Granted:
+        return granted(authority().re_attach(body, call.deadline))
 
     def granted(answer: Granted) -> wire.Granted:
         return _granted(answer, authority().forms(answer.generations))
 
-    def registrar() -> Any:
-        return authority().registrar
+    def validate(body: wire.Validate, call: _Call) -> wire.Validation:
+        answer = authority().validate(body, call.deadline)
+        if call.identity is not None:
+            permit_subjects(call.identity, [subject.node for subject in body.subjects])
+            asked = [(subject.tenant, subject.generation) for subject in body.subjects]
+            permit_subjects(call.identity, authority().issued_to(asked))
+        return answer
 
-    deadline = service.deadline
-    post("/v1/attach", wire.Attach, wire.Granted, lambda b: granted(authority().attach(b, deadline())))
+    post("/v1/attach", wire.Attach, wire.Granted, attach)
+    post("/v1/re-attach", wire.ReAttach, wire.Granted, re_attach)
+    post("/v1/validate", wire.Validate, wire.Validation, validate)
+    post("/v1/barrier", wire.Barrier, wire.BarrierAnswer, lambda b, c: authority().barrier(b, c.deadline))
+    post("/v1/detach", wire.Detach, wire.Ended, lambda b, c: registrar().detach(b, c.deadline))
+    post("/v1/drop", wire.Drop, wire.Ended, lambda b, c: registrar().drop(b, c.deadline))
     post(
-        "/v1/re-attach", wire.ReAttach, wire.Granted, lambda b: granted(authority().re_attach(b, deadline()))
+        "/v1/fence-tenant",
+        wire.FenceTenant,
+        wire.Ended,
+        lambda b, c: registrar().fence_tenant(b, c.deadline),
     )
-    post("/v1/validate", wire.Validate, wire.Validation, lambda b: authority().validate(b, deadline()))
-    post("/v1/barrier", wire.Barrier, wire.BarrierAnswer, lambda b: authority().barrier(b, deadline()))
-    post("/v1/detach", wire.Detach, wire.Ended, lambda b: registrar().detach(b, deadline()))
-    post("/v1/drop", wire.Drop, wire.Ended, lambda b: registrar().drop(b, deadline()))
-    post("/v1/fence-tenant", wire.FenceTenant, wire.Ended, lambda b: registrar().fence_tenant(b, deadline()))
     post(
         "/v1/register-node",
         wire.RegisterNode,
         wire.Registered,
-        lambda b: registrar().register_node(b, deadline()),
+        lambda b, c: registrar().register_node(b, c.deadline),
     )
-    post("/v1/import", wire.Import, wire.ImportedAnswer, lambda b: registrar().import_tenants(b, deadline()))
+    post(
+        "/v1/import",
+        wire.Import,
+        wire.ImportedAnswer,
+        lambda b, c: registrar().import_tenants(b, c.deadline),
+    )
 
 
 def _add_upcalls(app: FastAPI, service: Service, workers: _Workers) -> None:
-    def re_attach(body: wire.UpcallReAttach) -> wire.UpcallReAttachAnswer:
+    def re_attach(body: wire.UpcallReAttach, call: _Call) -> wire.UpcallReAttachAnswer:
         asked = wire.ReAttach(node=str(body.node_id))
-        granted = service.authority().re_attach(asked, service.deadline())
+        granted = service.authority().re_attach(asked, call.deadline)
         return wire.UpcallReAttachAnswer([wire.UpcallTenant(t, g) for t, g in granted.generations.items()])
 
-    def validate(body: wire.UpcallValidate) -> wire.UpcallValidateAnswer:
-        verdicts = service.authority().newest([(t.id, t.gen) for t in body.tenants], service.deadline())
+    def validate(body: wire.UpcallValidate, call: _Call) -> wire.UpcallValidateAnswer:
+        asked = [(tenant.id, tenant.gen) for tenant in body.tenants]
+        verdicts = service.authority().newest(asked, call.deadline)
+        if call.identity is not None:
+            permit_subjects(call.identity, service.authority().issued_to(asked))
         return wire.UpcallValidateAnswer([wire.UpcallValid(name, valid) for name, valid in verdicts])
 
     app.post("/upcall/v1/re-attach", **_documented(wire.UpcallReAttach, wire.UpcallReAttachAnswer))(
-        _endpoint(wire.UpcallReAttach, re_attach, workers)
+        _endpoint(wire.UpcallReAttach, re_attach, service, workers)
     )
     app.post("/upcall/v1/validate", **_documented(wire.UpcallValidate, wire.UpcallValidateAnswer))(
-        _endpoint(wire.UpcallValidate, validate, workers)
+        _endpoint(wire.UpcallValidate, validate, service, workers)
     )
 
 
 def _add_views(app: FastAPI, service: Service, workers: _Workers) -> None:
     @app.get("/v1/tenants/{tenant:path}", **_documented(None, wire.TenantView))
-    async def tenant(tenant: str, history: int = _HISTORY) -> Response:
+    async def tenant(request: Request, tenant: str, history: int = _HISTORY) -> Response:
         """One tenant with its newest generations and their windows."""
-        view = await workers.run(lambda: service.authority().view(tenant, history, service.deadline()))
+        call = _begin(request, service)
+        view = await workers.run(lambda: service.authority().view(tenant, history, call.deadline))
         if view is None:
             raise RequestRefused("unknown-tenant", f"the log does not know the tenant: {tenant}", status=404)
         return _json(view)
 
     @app.get("/v1/nodes/{node:path}", **_documented(None, wire.NodeView))
-    async def node(node: str, history: int = _HISTORY) -> Response:
+    async def node(request: Request, node: str, history: int = _HISTORY) -> Response:
         """One node of the first form with its newest node generations and their windows."""
-        view = await workers.run(lambda: service.authority().node_view(node, history, service.deadline()))
+        call = _begin(request, service)
+        view = await workers.run(lambda: service.authority().node_view(node, history, call.deadline))
         if view is None:
             raise RequestRefused("unknown-node", f"the node has not registered: {node}", status=404)
         return _json(view)
@@ -222,17 +214,48 @@ def _add_views(app: FastAPI, service: Service, workers: _Workers) -> None:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
+def _begin(request: Request, service: Service) -> _Call:
+    """Note when the call came in, so that the time it waits for a thread counts, and who makes it."""
+    identity = service.access.identify(request.headers.get("authorization"))
+    return _Call(identity, service.deadline())
+
+
 def _endpoint(
-    body: type[_T], work: Callable[[_T], Any], workers: _Workers
+    body: type[_T], work: Callable[[_T, _Call], Any], service: Service, workers: _Workers
 ) -> Callable[[Request], Awaitable[Response]]:
     decoder = msgspec.json.Decoder(body)
+    changes = body not in (wire.Validate, wire.UpcallValidate, wire.Barrier)
+
+    def carry_out(raw: bytes, call: _Call) -> Response:
+        call.deadline.require("a thread for the call")
+        asked = _decode(decoder, raw)
+        permit(call.identity, asked)
+        return _json(work(asked, call))
 
     async def endpoint(request: Request) -> Response:
-        raw = await request.body()
-        return await workers.run(lambda: _json(work(_decode(decoder, raw))))
+        begun, who, problem = time.monotonic(), "-", None
+        try:
+            call = _begin(request, service)
+            who = str(call.identity.node or call.identity.role) if call.identity else "-"
+            _check_length(request)
+            raw = await request.body()
+            return await workers.run(lambda: carry_out(raw, call))
+        except Exception as error:
+            problem = problem_of_any(error).type
+            raise
+        finally:
+            took = time.monotonic() - begun
+            service.metrics.calls.labels(request.url.path).observe(took)
+            logs.call_ended(request.url.path, took, caller=who, problem=problem, changes=changes)
 
     endpoint.__doc__ = body.__doc__
     return endpoint
+
+
+def _check_length(request: Request) -> None:
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > _MAX_BODY:
+        raise RequestRefused("too-large", f"a body has at most {_MAX_BODY} bytes", status=413)
 
 
 def _decode(decoder: msgspec.json.Decoder[_T], raw: bytes) -> _T:
@@ -261,11 +284,10 @@ def _json(answer: Any) -> Response:
 
 def _problem_handler(service: Service) -> Any:
     async def handle(request: Request, error: Exception) -> Response:
-        problem = _problem(error)
+        problem = problem_of_any(error)
         service.metrics.refused.labels(problem.type).inc()
-        headers = {"retry-after": "1"} if problem.status == 503 else None
         body = msgspec.json.encode(problem)
-        return Response(body, problem.status, headers, media_type="application/problem+json")
+        return Response(body, problem.status, headers_of(problem), media_type="application/problem+json")
 
     return handle
 

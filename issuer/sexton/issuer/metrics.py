@@ -39,6 +39,9 @@ class Metrics:
         self.issue_seconds = Histogram(
             "sexton_issuer_issue_seconds", "Time of an attach or re-attach", buckets=_FAST, registry=r
         )
+        self.calls = Histogram(
+            "sexton_issuer_call_seconds", "Time of a call, by path", ["path"], buckets=_FAST, registry=r
+        )
         self.fold_lag = Gauge(
             "sexton_issuer_fold_lag_events", "Events not folded in when the log's end was read", registry=r
         )

@@ -28,6 +28,7 @@ __all__ = [
     "MAX_AHEAD",
     "Difference",
     "Entry",
+    "EvictingRedis",
     "Projection",
     "ProjectionDamaged",
     "ProjectionMissing",
@@ -48,6 +49,10 @@ Entry = str
 
 class RedisUnavailable(EnvironmentFault):
     """Redis does not answer, or answers that it cannot serve now."""
+
+
+class EvictingRedis(RedisUnavailable):
+    """Redis may throw keys away by itself."""
 
 
 class ProjectionMissing(SextonError):
@@ -117,11 +122,11 @@ class Projection:
         self._redis.close()
 
     def check_server(self) -> None:
-        """Raise RedisUnavailable unless the server answers and never evicts keys."""
+        """Raise EvictingRedis when the server may evict keys, RedisUnavailable when it does not answer."""
         memory = cast(Mapping[str, Any], self._command("INFO", "memory"))
         policy = memory.get("maxmemory_policy")
         if policy != "noeviction":
-            raise RedisUnavailable(
+            raise EvictingRedis(
                 f"Redis may evict keys: maxmemory-policy is {policy}",
                 hint="set `maxmemory-policy noeviction`",
             )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 
+from sexton.issuer.access import Access
 from sexton.issuer.authority import Authority
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.log import LogWriter, check_genesis, open_reader
 from sexton.issuer.metrics import Metrics
 from sexton.issuer.positions import Positions, WrongTopic
-from sexton.issuer.projection import Projection, entries_of
+from sexton.issuer.projection import EvictingRedis, Projection, RedisUnavailable, entries_of
 from sexton.issuer.snapshot_keeper import SnapshotKeeper
 from sexton.issuer.witness import Witness
 from sexton.schemas import records
@@ -21,6 +22,7 @@ from sexton.schemas.topics import TOPICS, compare
 __all__ = ["NotReady", "Service", "check_topics", "rebuild_projection"]
 
 _RETRY_S = 0.5
+_POLICY_CHECK_S = 2.0
 _log = logging.getLogger("sexton.issuer.service")
 
 
@@ -37,6 +39,8 @@ class Service:
 
     def __init__(self, settings: Settings, start_s: float = 30.0) -> None:
         self.settings = settings
+        tokens = settings.issuer_tokens
+        self.access = Access.parse(tokens.get_secret_value() if tokens else None)
         self.metrics = Metrics()
         self.ready = threading.Event()
         self._stopping = threading.Event()
@@ -53,6 +57,9 @@ class Service:
             self.reader.stop()
             raise
         self._keeper = SnapshotKeeper(settings, self.reader, self.metrics)
+        self._evicting: RedisUnavailable | None = None
+        self._watcher = threading.Thread(target=self._watch_policy, name="sexton-policy", daemon=True)
+        self._watcher.start()
         self._thread = threading.Thread(target=self._get_ready, name="sexton-ready", daemon=True)
         self._thread.start()
 
@@ -98,12 +105,31 @@ class Service:
             _log.info("ready: %d tenants, log offset %d", len(names), self.reader.next_offset - 1)
             return
 
+    def _watch_policy(self) -> None:
+        """Look whether Redis evicts keys now: the policy can be changed while it runs."""
+        while not self._stopping.wait(_POLICY_CHECK_S):
+            try:
+                self.projection.check_server()
+            except EvictingRedis as error:
+                if self._evicting is None:
+                    _log.error("no call is answered: %s", error)
+                self._evicting = error
+            except EnvironmentFault as error:
+                _log.warning("the policy of redis could not be looked at: %s", error)
+            else:
+                self._evicting = None
+
     def authority(self) -> Authority:
-        """Return who answers calls; raises LogBroken or NotReady while none may be answered."""
+        """Return who answers calls.
+
+        Raises LogBroken, NotReady or RedisUnavailable (it evicts keys) while none may be answered.
+        """
         if self.reader.failure is not None:
             raise LogBroken(self.reader.failure)
         if not self.ready.is_set():
             raise NotReady
+        if (evicting := self._evicting) is not None:
+            raise RedisUnavailable(str(evicting), hint=evicting.hint)
         return self._authority
 
     def deadline(self) -> Deadline:
@@ -112,7 +138,7 @@ class Service:
 
     def refresh_gauges(self) -> None:
         """Set the gauges to what is so now."""
-        ready = self.ready.is_set() and self.reader.failure is None
+        ready = self.ready.is_set() and self.reader.failure is None and self._evicting is None
         self.metrics.ready.set(ready)
         self.metrics.fold_offset.set(self.reader.next_offset - 1)
         self.metrics.tenants.set(self.reader.tenants)
@@ -122,6 +148,7 @@ class Service:
         self._stopping.set()
         self.ready.clear()
         self._thread.join()
+        self._watcher.join()
         self._keeper.stop()
         self._writer.close()
         self.reader.stop()

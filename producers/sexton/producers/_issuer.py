@@ -42,4 +42,4 @@ def open_issuer(settings: Settings) -> Issuer:
     """Return the HTTP client of the issuer that the settings name."""
     from sexton.issuer.client import IssuerClient
 
-    return IssuerClient(settings.issuer_url, timeout_s=settings.issuer_timeout_s)
+    return IssuerClient.of(settings)

@@ -42,6 +42,14 @@ class Settings(BaseSettings):
     issuer_snapshot_events: int = Field(
         200_000, ge=0, description="events of the log after which the issuer takes a snapshot; 0 = never"
     )
+    issuer_token: SecretStr | None = Field(None, description="bearer token of this process for the issuer")
+    issuer_tokens: SecretStr | None = Field(
+        None,
+        description='JSON {"token": {"role": "node|reaper|operator", "node": "..."}}, or a file with it',
+    )
+    issuer_ca: Path | None = Field(None, description="PEM file of the CA that clients trust for https")
+    issuer_tls_cert: Path | None = Field(None, description="PEM certificate chain; `issuer serve` uses TLS")
+    issuer_tls_key: Path | None = Field(None, description="PEM key of the certificate")
     redis_url: SecretStr = Field(
         SecretStr("redis://127.0.0.1:6379/0"), description="the issuer's Redis or Valkey"
     )
@@ -209,6 +217,8 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _shown(name: str, value: Any) -> str:
     if name == "redis_url":
         return _without_password(value.get_secret_value())
+    if isinstance(value, SecretStr):
+        return _REDACTED
     if name == "kafka_extra":
         masked = {k: (_REDACTED if _is_secret(k) else v) for k, v in value.items()}
         return json.dumps(masked, sort_keys=True)
