@@ -5,7 +5,8 @@
 Every DeleteObjects request is answered verbosely (one `<Deleted>` per key; nothing per key when it asks for
 `<Quiet>`), any other request with an empty 200. The body of every DeleteObjects request is appended to the
 kept file as a 4-byte big-endian length and the bytes, so that `verify` can compare the exact set of keys
-with the set that was due. `GET /__stats` flushes the file and answers its counters and CPU seconds as JSON.
+with the set that was due. `GET /__stats` flushes the file and answers its counters and CPU seconds as JSON;
+`GET /__reset` empties the file and the counters.
 
 It checks nothing: no signature, no checksum, no limit. A figure measured against it is a client's figure.
 """
@@ -97,6 +98,12 @@ class _Hole:
             if self.keep is not None:
                 self.keep.flush()
             return self._reply(self.stats.as_json(), b"application/json")
+        if target == b"/__reset":
+            self.stats = Stats()
+            if self.keep is not None:
+                self.keep.flush()
+                self.keep.truncate(0)  # opened for appending: the next body goes to its start
+            return self._reply(b"")
         self.stats.other_requests += 1
         return self._reply(_LIST_REPLY if b"list-type" in target else b"")
 

@@ -23,7 +23,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from sexton.deploy.local import LocalStack, ports
+from sexton.deploy.local import LocalStack
 from sexton.schemas.settings import Settings
 
 __all__ = [
@@ -63,7 +63,8 @@ def machine() -> dict[str, Any]:
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
-        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
+        lines = info.read_text(encoding="utf-8").splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
         cpu = names[0] if names else cpu
     return {
         "cpu": cpu,
@@ -81,26 +82,29 @@ def machine() -> dict[str, Any]:
 
 @dataclass(slots=True)
 class BlackHole:
-    """The black-hole S3 server of one run, at a port that stays; `kept` holds every body it was sent."""
+    """The black-hole S3 server; `kept` holds every body that it was sent since the last reset."""
 
     port: int
     kept: Path
-    process: subprocess.Popen[str] | None = None
+    process: subprocess.Popen[str]
 
     @property
     def url(self) -> str:
         """Its endpoint."""
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> None:
-        """Start it with an empty file of kept bodies."""
-        self.stop()
-        self.kept.unlink(missing_ok=True)
-        command = [sys.executable, str(Path(__file__).with_name("blackhole.py"))]
-        command += ["--port", str(self.port), "--keep", str(self.kept)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.process.stdout.readline()
+    @classmethod
+    def start(cls, kept: Path) -> BlackHole:
+        """Start it on a free port."""
+        command = [sys.executable, str(Path(__file__).with_name("blackhole.py")), "--keep", str(kept)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        return cls(int(process.stdout.readline()), kept, process)
+
+    def reset(self) -> None:
+        """Forget everything it was sent."""
+        with urllib.request.urlopen(f"{self.url}/__reset") as reply:
+            reply.read()
 
     def stats(self) -> dict[str, Any]:
         """Flush the kept bodies and return the counters."""
@@ -109,11 +113,11 @@ class BlackHole:
         return found
 
     def stop(self) -> None:
-        """End it; what it kept stays."""
-        if self.process is not None:
-            self.process.send_signal(signal.SIGTERM)
-            self.process.wait(10)
-            self.process = None
+        """End it."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(10)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
 
 @dataclass(slots=True)
@@ -136,10 +140,11 @@ class Bench:
 
 @contextmanager
 def open_bench(name: str, partitions: int = 8) -> Iterator[Bench]:
-    """Start Kafka, Valkey, the issuer and a black hole in a temporary folder; end and remove all afterwards."""
+    """Start Kafka, Valkey, the issuer and a black hole in a temporary folder; remove all afterwards."""
     with tempfile.TemporaryDirectory(prefix=f"sexton-bench-{name}-") as folder:
         directory = Path(folder)
-        hole = BlackHole(ports.choose(1)[0], directory / "kept.bin")
+        say(f"{name}: starting servers")
+        hole = BlackHole.start(directory / "kept.bin")
         environ = {k: v for k, v in os.environ.items() if not k.startswith(("SEXTON_", "AWS_"))}
         environ |= {k: v for k, v in os.environ.items() if k == "SEXTON_CACHE_DIR"}
         environ |= {
@@ -149,16 +154,16 @@ def open_bench(name: str, partitions: int = 8) -> Iterator[Bench]:
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
-        say(f"{name}: starting servers")
-        stack = LocalStack.start(
-            directory / "stack", without={"s3", "bucket"}, environ=environ, partitions=partitions
-        )
         try:
-            hole.start()
-            yield Bench(directory, stack, hole)
+            stack = LocalStack.start(
+                directory / "stack", without={"s3", "bucket"}, environ=environ, partitions=partitions
+            )
+            try:
+                yield Bench(directory, stack, hole)
+            finally:
+                stack.stop()
         finally:
             hole.stop()
-            stack.stop()
 
 
 # --- CPU and memory by part --------------------------------------------------------------------------------
@@ -177,8 +182,7 @@ class Parts:
         fixed = {"broker": "kafka", "valkey": "redis", "issuer": "issuer"}
         for part, known in fixed.items():
             yield part, psutil.Process(self.bench.stack.pid(known))
-        if self.bench.hole.process is not None:
-            yield "black hole", psutil.Process(self.bench.hole.process.pid)
+        yield "black hole", psutil.Process(self.bench.hole.process.pid)
         if self.program is not None:
             yield from self._own(psutil.Process(self.program))
 
@@ -209,8 +213,8 @@ class Parts:
         """Return each part's resident memory; of the workers, the largest one's."""
         found: dict[str, float] = {}
         for part, process in self._alive():
-            size = process.memory_info().rss / _MIB
-            found[part] = max(found.get(part, 0.0), size) if part == "workers" else found.get(part, 0.0) + size
+            size, before = process.memory_info().rss / _MIB, found.get(part, 0.0)
+            found[part] = max(before, size) if part == "workers" else before + size
         return found
 
     def _alive(self) -> Iterator[tuple[str, psutil.Process]]:

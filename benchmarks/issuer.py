@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 from benchmarks.harness import Bench, machine, median, open_bench, say, write_results
+
 from sexton.issuer.client import IssuerClient, Subject
 
 _PER_CALL = 10_000

@@ -115,7 +115,9 @@ def main() -> None:
     write_results("latency", runs, figures, targets, described)
 
 
-def _windows(asked: dict[str, float], seen: dict[str, float], count: int, seconds: float) -> list[dict[str, Any]]:
+def _windows(
+    asked: dict[str, float], seen: dict[str, float], count: int, seconds: float
+) -> list[dict[str, Any]]:
     begun = min(asked.values()) + _WARM_UP_S
     runs = []
     for window in range(count):

@@ -16,7 +16,17 @@ from typing import Any
 
 import psutil
 from benchmarks.blackhole import verify
-from benchmarks.harness import Bench, Parts, Target, cpu_per_key, machine, median, open_bench, say, write_results
+from benchmarks.harness import (
+    Bench,
+    Parts,
+    Target,
+    cpu_per_key,
+    machine,
+    median,
+    open_bench,
+    say,
+    write_results,
+)
 from benchmarks.reaper_run import work_off
 from benchmarks.workload import Backlog
 
@@ -31,15 +41,14 @@ TARGETS = {
 
 def reaper(bench: Bench, backlog: Backlog) -> dict[str, Any]:
     """Run the reaper once over the backlog; raises RuntimeError unless exactly the due keys were sent."""
-    bench.hole.start()
+    bench.hole.reset()
     run = work_off(bench, backlog.intents)
     steady = run.steady()
     say(f"reaper: {steady['keys_per_s']:,} keys/s; comparing the sets of keys")
     bench.hole.stats()
-    bench.hole.stop()
     sent = verify(bench.hole.kept, backlog.due())
     if not sent.exact:
-        raise RuntimeError(f"not the keys that were due: missing {sent.missing}, unexpected {sent.unexpected}")
+        raise RuntimeError(f"not the keys due: missing {sent.missing}, unexpected {sent.unexpected}")
     subjects = run.total("subjects")
     return {
         "kind": "reaper",
@@ -51,7 +60,6 @@ def reaper(bench: Bench, backlog: Backlog) -> dict[str, Any]:
         "batch_fill": round(sent.keys / (1000 * run.total("requests")), 5),
         "issuer_calls": run.total("issuer_calls"),
         "subjects": subjects,
-        "tasks_asking": run.total("issuer_calls"),
         "peak_mib": run.peak_mib,
         "wall_s": run.wall_s,
         "load_average": machine()["load_average"],
@@ -60,7 +68,7 @@ def reaper(bench: Bench, backlog: Backlog) -> dict[str, Any]:
 
 def plain_consumer(bench: Bench, keys: int) -> dict[str, Any]:
     """Run the plain consumer over the first part of the same topic."""
-    bench.hole.start()
+    bench.hole.reset()
     command = [sys.executable, "-m", "benchmarks.plain_consumer", "--keys", str(keys)]
     command += ["--brokers", bench.settings.kafka_bootstrap_servers]
     command += ["--topic", bench.settings.topic(records.INTENTS), "--endpoint", bench.hole.url]
@@ -106,7 +114,7 @@ def main() -> None:
     """Run both in turns and write the results."""
     parser = argparse.ArgumentParser(description="end to end, against a plain consumer")
     parser.add_argument("--keys", type=int, default=10_000_000)
-    parser.add_argument("--plain-keys", type=int, default=2_000_000, help="its rate is steady, it need not see all")
+    parser.add_argument("--plain-keys", type=int, default=2_000_000, help="steady: it need not see all")
     parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args()
     described = machine()
@@ -141,7 +149,7 @@ def main() -> None:
 
 
 def _total(run: dict[str, Any]) -> float:
-    return round(sum(run["cpu_us_per_key_by_part"].values()), 3)
+    return round(float(sum(run["cpu_us_per_key_by_part"].values())), 3)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python -m benchmarks.plain_consumer --brokers B --topic T --endpoint URL --keys N
 
 confluent-kafka, fastavro and boto3's `delete_objects`: one process per core with its share of the partitions,
-full batches of 1,000 keys, keep-alive, verbose replies checked for errors and counted, offsets committed after
-the deletes. It judges nothing: every key that is asked for is deleted, stale or not.
+full batches of 1,000 keys, keep-alive, verbose replies checked for errors and counted, offsets committed
+after the deletes. It judges nothing: every key that is asked for is deleted, stale or not.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def work(share: Share) -> Done:
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "fetch.message.max.bytes": 8 * 1024 * 1024,
-            "queued.max.messages.kbytes": 128 * 1024,
+            "queued.max.messages.kbytes": 32 * 1024,
         }
     )
     consumer.assign([TopicPartition(share.topic, partition, 0) for partition in share.partitions])

@@ -79,7 +79,7 @@ def running_reaper(
 
 
 def work_off(bench: Bench, intents: int, env: dict[str, str] | None = None) -> ReaperRun:
-    """Run `sexton reaper run --once` over all of `intents` that are there; raises RuntimeError if it fails."""
+    """Run `sexton reaper run --once` over `intents` that are there; raises RuntimeError if it fails."""
     run = ReaperRun()
     # The default but for backlogs so small that there would be no steady state between first and last.
     env = {"SEXTON_REAPER_INTENTS_PER_TRIGGER": str(min(20_000, intents // 5)), **(env or {})}

@@ -2,8 +2,8 @@
 
 python -m benchmarks.sdk [--intents 10000] [--runs 5]
 
-Both encode the same keys with the same producer properties and end when Kafka has acknowledged everything. The
-SDK also checks every key, remembers every name and keeps a future for each intent.
+Both encode the same keys with the same producer properties and end when Kafka has acknowledged everything.
+The SDK also checks every key, remembers every name and keeps a future for each intent.
 """
 
 from __future__ import annotations

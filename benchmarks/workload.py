@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 from benchmarks.harness import BUCKET, say
 from confluent_kafka import Producer
-from sexton.issuer.client import IssuerClient
 
+from sexton.issuer.client import IssuerClient
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.generations import suffix
@@ -124,7 +124,7 @@ class Backlog:
             value = codec.encode(intent)
             while True:
                 try:
-                    producer.produce(topic, value, records.key(intent), headers=records.headers(intent))
+                    producer.produce(topic, value, records.key(intent), headers=[*records.headers(intent)])
                     break
                 except BufferError:
                     producer.poll(0.1)
