@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
@@ -15,10 +16,15 @@ from sexton.producers import (
     IndexNotWritten,
     InvalidEvent,
     KeyReused,
+    Sexton,
     Superseded,
     UsageError,
 )
 from sexton.producers.testing import FakeSexton
+from sexton.schemas.events import DeletionIntent
+
+Connect = Callable[..., Sexton]
+Arrived = Callable[[], list[DeletionIntent]]
 
 
 def test_the_intent_follows_the_acknowledged_index(fake: FakeSexton) -> None:
@@ -166,3 +172,15 @@ def test_put_may_not_call_back_into_its_handle(fake: FakeSexton) -> None:
 
     assert isinstance(caught.value.__cause__, UsageError)
     assert fake.intents == []
+
+
+def test_the_connections_bucket_is_used_where_none_is_given(connect: Connect, arrived: Arrived) -> None:
+    """`replace_index` deletes in the connection's bucket; without any bucket nothing is put or emitted."""
+    put: list[str] = []
+    connect("a", bucket="own").attach("t").replace_index(lambda: put.append("a"), unlinked=["a"]).wait(10)
+
+    with pytest.raises(UsageError, match="no bucket"):
+        connect("b").attach("u").replace_index(lambda: put.append("b"), unlinked=["b"])
+
+    assert put == ["a"]
+    assert [getattr(intent.action, "bucket", None) for intent in arrived()] == ["own"]

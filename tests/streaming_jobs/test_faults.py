@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sexton.schemas.errors import EnvironmentFault, IssuerUnavailable, SextonError
-from sexton.streaming_jobs.reaper.faults import fault_of
+from sexton.streaming_jobs.reaper.faults import QueryFailed, fault_of, query_failed
 
 TRACE = (
     "An exception was thrown from the Python worker.\nTraceback (most recent call last):\n  File ...\n{}\n"
@@ -43,3 +43,23 @@ def test_own_errors_pass_as_they_are() -> None:
     error = IssuerUnavailable("away")
 
     assert fault_of(error) is error
+
+
+def test_what_ended_the_query_is_told_in_one_line() -> None:
+    """Of Java's long trace the innermost cause is told; the rest is chained."""
+    trace = "An error occurred while calling o91.save.\n: org.apache.SparkException: aborted\n\tat a.b.c\n"
+    trace += "Caused by: java.lang.IllegalStateException: Some data may have been lost\n\tat d.e.f\n"
+
+    told = query_failed(RuntimeError(trace), stopping=False)
+
+    assert isinstance(told, QueryFailed)
+    assert str(told) == "the query ended: java.lang.IllegalStateException: Some data may have been lost"
+    assert told.exit_code == 1
+
+
+def test_a_jvm_that_is_gone_while_stopping_is_not_an_internal_error() -> None:
+    """With a stop under way a lost JVM is an environment fault: nothing advanced."""
+    gone = ConnectionRefusedError(111, "refused")
+
+    assert isinstance(query_failed(gone, stopping=True), EnvironmentFault)
+    assert isinstance(query_failed(gone, stopping=False), QueryFailed)

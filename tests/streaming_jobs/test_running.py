@@ -23,6 +23,7 @@ from sexton.deploy.local import Installation, LocalStack
 from sexton.schemas import events, records
 from sexton.schemas.errors import SextonError
 from sexton.storage import ObjectStore
+from sexton.streaming_jobs.reaper.faults import QueryFailed
 from sexton.streaming_jobs.spark import connector_jars
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -261,7 +262,7 @@ def test_x_15_receipts_that_cannot_be_written_stop_the_job(chain: Chain, s3: S3R
     (asked,) = chain.emit(promised(chain, "a"))
     chain.configure(records.OUTCOMES, "max.message.bytes", "10")
 
-    with pytest.raises(Exception, match="RecordTooLarge"):
+    with pytest.raises(QueryFailed, match="RecordTooLarge"):
         chain.reap(s3_endpoint_url=s3.url)
 
     assert chain.outcomes() == []

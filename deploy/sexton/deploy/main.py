@@ -43,7 +43,7 @@ NOUNS = (
     Noun("intents", "sexton.deploy.intents_commands:app", "consumers", "emit intents, ask for their status"),
     Noun("tail", "sexton.consumers.commands:tail", "consumers", "decoded records of a topic"),
     Noun("config", "sexton.deploy.config_commands:app", "consumers", "show the settings in force"),
-    Noun("doctor", "sexton.deploy.doctor:doctor", "consumers", "preflight probes of everything outside"),
+    Noun("doctor", "sexton.deploy.doctor:doctor", "local", "preflight probes of everything outside"),
 )
 _HELP = """\
 Sexton deletes objects from shared object storage, and never one that somebody still needs.

@@ -33,9 +33,17 @@ class Sexton:
     on its way at that moment is delivered by the parent.
     """
 
-    def __init__(self, node: str, emitter: Emitter, settings: Settings, issuer: Issuer | None = None) -> None:
+    def __init__(
+        self,
+        node: str,
+        emitter: Emitter,
+        settings: Settings,
+        issuer: Issuer | None = None,
+        bucket: str | None = None,
+    ) -> None:
         check_tenant(node)
         self._node = node
+        self._bucket = bucket
         self._emitter = emitter
         self._settings = settings
         self._given_issuer = self._issuer = issuer
@@ -52,19 +60,21 @@ class Sexton:
         *,
         limits: Limits | None = None,
         issuer: Issuer | None = None,
+        bucket: str | None = None,
         **overrides: Any,
     ) -> Self:
         """Return a connection for a node; nothing is contacted before the first call.
 
         `node` is the name by which the issuer knows this process' place; two running processes must not share
         it. `settings` are those of the environment (`SEXTON_...`) if not given, `overrides` single settings
-        on top, for example `issuer_url=...`. `issuer` replaces the HTTP client.
+        on top, for example `issuer_url=...`. `issuer` replaces the HTTP client. `bucket` is where
+        `replace_index` deletes unless it is told another one.
 
         Raises InvalidSettings, InvalidEvent for a node without a name.
         """
         limits = limits or Limits()
         settings = _settings(settings, overrides)
-        return cls(node, Emitter.open(settings, limits), settings, issuer)
+        return cls(node, Emitter.open(settings, limits), settings, issuer, bucket)
 
     @property
     def node(self) -> str:
@@ -201,7 +211,7 @@ class Sexton:
 
     def _hand_out(self, name: str, generation: int) -> Tenant:
         self._end(name, Superseded(f"attached anew as generation {generation}: {name}"))
-        handle = Tenant(name, generation, self._node, self._emitter, self._give_back)
+        handle = Tenant(name, generation, self._node, self._emitter, self._give_back, self._bucket)
         self._handles[name] = handle
         return handle
 

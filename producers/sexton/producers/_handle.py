@@ -37,7 +37,13 @@ class Tenant:
     """
 
     def __init__(
-        self, name: str, generation: int, node: str, emitter: Emitter, detach: Callable[[str], object]
+        self,
+        name: str,
+        generation: int,
+        node: str,
+        emitter: Emitter,
+        detach: Callable[[str], object],
+        bucket: str | None = None,
     ) -> None:
         self._name = name
         self._generation = generation
@@ -46,6 +52,7 @@ class Tenant:
         self._node = node
         self._emitter = emitter
         self._detach = detach
+        self._bucket = bucket
         self._names = Names()
         self._end: HandleUnusable | None = None
         self._turn = threading.Lock()
@@ -100,7 +107,7 @@ class Tenant:
         put: Callable[[], object],
         unlinked: Iterable[str],
         *,
-        bucket: str,
+        bucket: str | None = None,
         timeout: float | None = None,
     ) -> Receipt:
         """Write an index with the service's own `put`, then ask for what it no longer names.
@@ -112,12 +119,18 @@ class Tenant:
         exception is `IndexNotWritten`, for `put` to raise when the index was certainly not written: then
         nothing is emitted, the error comes through, and the handle stays good.
 
+        `bucket` is where the keys are, the connection's own bucket if not given.
         Everything that can be wrong with the keys is found before `put` is called. `put` brings its own
         deadline; `timeout` bounds the waits before and after it, in seconds. If sending fails after the index
         was written the keys are leaked, not lost: call `delete` with them.
 
         Raises what `delete` raises, IndexFateUnknown, IndexNotWritten.
         """
+        bucket = bucket or self._bucket
+        if bucket is None:
+            raise UsageError(
+                "no bucket is given", hint="replace_index(..., bucket=...) or connect(bucket=...)"
+            )
         wait = self._emitter.limits.call_timeout if timeout is None else timeout
         prepared = self._prepare(bucket, unlinked)
         with self._alone(Deadline(wait)):

@@ -81,6 +81,16 @@ class Cluster:
         futures = self.admin.list_offsets(asked, request_timeout=_ANSWER_S)
         return {place.partition: result(f, f"offsets of {topic}").offset for place, f in futures.items()}
 
+    def assigned_members(self, group: str) -> list[str]:
+        """Return the members of a consumer group that hold a partition, each as client id and host."""
+        self._metadata()
+        future = self.admin.describe_consumer_groups([group], request_timeout=_REACH_S)[group]
+        return [
+            f"process {member.client_id} on {member.host}"
+            for member in result(future, f"consumer group {group}").members
+            if member.assignment is not None and member.assignment.topic_partitions
+        ]
+
     def _metadata(self) -> Any:
         try:
             return self.admin.list_topics(timeout=_REACH_S)

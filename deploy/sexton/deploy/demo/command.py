@@ -102,9 +102,13 @@ def _open_session(settings: Settings, resources: ExitStack) -> Any:
 
 def _reap(settings: Settings, session: Any) -> None:
     from sexton.streaming_jobs.reaper.job import Reaper
+    from sexton.streaming_jobs.reaper.progress import Progress
     from sexton.streaming_jobs.reaper.stop import StopFlag
 
-    Reaper(settings, session, StopFlag(settings.reaper_grace_s, lambda: None), once=True).run()
+    # A person reads the story; what the reaper says of each micro-batch is kept beside the servers' logs.
+    with (settings.state_dir / "logs" / "reaper.log").open("a") as log:
+        stop = StopFlag(settings.reaper_grace_s, lambda: None)
+        Reaper(settings, session, stop, once=True, progress=Progress(out=log)).run()
 
 
 def _show(console: Console, evidence: Evidence, results: list[Result]) -> None:

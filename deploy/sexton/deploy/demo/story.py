@@ -135,7 +135,7 @@ class Story:
         self.narrator.chapter("Node A, still sure that it owns fern, compacts again")
         live = self.layers[fresh.name]
         self.narrator.say(f"it asks for {len(live)} layers that node B's index names")
-        index = f"{_folder(stale.name)}/{stale.key('index_part.json')}"
+        index = stale.key(f"{_folder(stale.name)}/index_part.json")
         receipt = stale.replace_index(
             lambda: self._put_object(index, json.dumps({"layers": []})), unlinked=live, bucket=self.bucket
         )
@@ -166,12 +166,12 @@ class Story:
         self._asked[chapter] = receipt.intent_ids
 
     def _put(self, tenant: Tenant, name: str) -> str:
-        key = f"{_folder(tenant.name)}/{tenant.key(name)}"
+        key = tenant.key(f"{_folder(tenant.name)}/{name}")
         self._put_object(key, f"data of {key}")
         return key
 
     def _put_index(self, tenant: Tenant) -> None:
-        key = f"{_folder(tenant.name)}/{tenant.key('index_part.json')}"
+        key = tenant.key(f"{_folder(tenant.name)}/index_part.json")
         self._put_object(key, json.dumps({"layers": self.layers[tenant.name]}))
         self.index_keys[tenant.name] = key
 

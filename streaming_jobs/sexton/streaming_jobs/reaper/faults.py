@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+from py4j.protocol import Py4JNetworkError
+
 from sexton.schemas import errors
 from sexton.schemas.errors import EnvironmentFault, SextonError
 from sexton.storage import errors as store_errors
 
-__all__ = ["fault_of"]
+__all__ = ["QueryFailed", "fault_of", "query_failed"]
 
+_LONGEST = 500
+_HINT = "docs/operating.md, 'When it stops, or waits'"
 _MODULES = {module.__name__: module for module in (errors, store_errors)}
+
+
+class QueryFailed(SextonError):
+    """Spark ended the query for a reason of its own."""
+
+
+def query_failed(error: BaseException, *, stopping: bool) -> SextonError:
+    """Return one line for what ended the query; its cause, with Java's whole trace, is chained.
+
+    With a stop under way a JVM that is gone is what was asked for: nothing of the micro-batch is committed.
+    """
+    if stopping and isinstance(error, OSError | Py4JNetworkError):
+        return EnvironmentFault("spark was ended in the middle of a micro-batch; nothing of it is committed")
+    lines = [line.strip() for line in str(error).splitlines()]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    told = (causes[-1].removeprefix("Caused by: ") if causes else next(filter(None, lines), ""))[:_LONGEST]
+    return QueryFailed(f"the query ended: {told or type(error).__name__}", hint=_HINT)
 
 
 def fault_of(error: BaseException) -> SextonError | None:

@@ -30,7 +30,7 @@ from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.checkpoint import Binding, Checkpoint
 from sexton.streaming_jobs.reaper.counts import Counts
-from sexton.streaming_jobs.reaper.faults import fault_of
+from sexton.streaming_jobs.reaper.faults import fault_of, query_failed
 from sexton.streaming_jobs.reaper.lock import CheckpointLock
 from sexton.streaming_jobs.reaper.preflight import bind_checkpoint, check_topics
 from sexton.streaming_jobs.reaper.progress import BARRIERS, Progress
@@ -81,7 +81,7 @@ class Reaper:
         self._lock.acquire()
         try:
             found = Checkpoint(self.spark, checkpoint, self._binding.topic)
-            bind_checkpoint(found, self._binding, cluster)
+            self.progress.start(bind_checkpoint(found, self._binding, cluster))
             query = self._start(checkpoint)
             self.progress.note("ready", checkpoint=checkpoint, metrics_port=self.metrics_port)
             self._await(query)
@@ -98,7 +98,7 @@ class Reaper:
             failure = self._failure or error
             if isinstance(failure, StopRequested):
                 return
-            raise fault_of(failure) or failure from error
+            raise fault_of(failure) or query_failed(failure, stopping=self.stop.is_set) from error
 
     def _checkpoint_path(self) -> str:
         if not self.settings.checkpoint:

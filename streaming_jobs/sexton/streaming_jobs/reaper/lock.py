@@ -15,9 +15,9 @@ import time
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
-from confluent_kafka.admin import AdminClient
 
 from sexton.schemas import records
+from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import KafkaUnavailable, SextonError
 from sexton.schemas.settings import Settings
 
@@ -124,16 +124,8 @@ class CheckpointLock:
             self.lost.set()
 
     def _holder(self) -> str:
-        future = AdminClient(self._settings.kafka(log_level=0)).describe_consumer_groups([self.group])[
-            self.group
-        ]
         try:
-            members = future.result(10).members
-        except KafkaException as error:
+            holders = Cluster(self._settings).assigned_members(self.group)
+        except KafkaUnavailable as error:
             return f"unknown ({error})"
-        names = [
-            f"process {member.client_id} on {member.host}"
-            for member in members
-            if member.assignment is not None and member.assignment.topic_partitions
-        ]
-        return ", ".join(names) or "unknown"
+        return ", ".join(holders) or "unknown"

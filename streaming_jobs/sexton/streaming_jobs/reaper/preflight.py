@@ -38,16 +38,18 @@ def check_topics(settings: Settings, cluster: Cluster) -> Binding:
     return Binding(cluster.cluster_id(), intents, facts[intents].topic_id)
 
 
-def bind_checkpoint(checkpoint: Checkpoint, now: Binding, cluster: Cluster) -> None:
+def bind_checkpoint(checkpoint: Checkpoint, now: Binding, cluster: Cluster) -> dict[int, int]:
     """Bind a new checkpoint, or refuse one that belongs to other topics or has lost intents to retention.
 
-    Raises CheckpointRefused, KafkaUnavailable.
+    Returns the offset by partition at which work starts. Raises CheckpointRefused, KafkaUnavailable.
     """
     found = checkpoint.binding()
     check_binding(found, now)
+    partitions = cluster.topics([now.topic])[now.topic].found.partitions
+    earliest = cluster.earliest(now.topic, partitions)
     if found is None:
         checkpoint.bind(now)
-        return
+        return earliest
     committed = checkpoint.committed()
-    if committed:
-        check_retention(committed, cluster.earliest(now.topic, 1 + max(committed)))
+    check_retention(committed, earliest)
+    return {**earliest, **committed}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -47,6 +47,10 @@ class Progress:
     batches: int = 0
     busy_s: float = 0.0
     clock: Any = time.time
+
+    def start(self, reached: Mapping[int, int]) -> None:
+        """Note the offset by partition at which work starts; below it nothing counts as backlog."""
+        self.total.reached.update(reached)
 
     def settled(self, batch_id: int, counts: Counts, ends: Sequence[int], seconds: float) -> None:
         """Take in a micro-batch whose rows Kafka has acknowledged; `ends` are the barrier's end offsets."""
@@ -90,7 +94,8 @@ class Progress:
 
     def _backlog(self, ends: Sequence[int]) -> int:
         reached = self.total.reached
-        return sum(end - reached.get(p, end) for p, end in enumerate(ends) if end > reached.get(p, end))
+        # A partition that was added meanwhile has not been reached at all.
+        return sum(max(0, end - reached.get(p, 0)) for p, end in enumerate(ends))
 
     def _print(self, line: dict[str, Any]) -> None:
         line = {"at": round(self.clock(), 3), **line}

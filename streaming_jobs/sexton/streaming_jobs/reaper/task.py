@@ -250,7 +250,7 @@ def _settle(work: _Work) -> list[Row]:
         numbers = settling.execution.requests if settling.execution else ()
         d = settling.decoded
         work.rows.append(
-            work.settler.outcome(d.record, d.intent, settling.verdict, [ids[n] for n in numbers])
+            work.settler.outcome(d.record, d.intent, settling.verdict, [ids[n] for n in numbers if ids[n]])
         )
         work.counts.add(WORDS[settling.verdict.result].value, key_count(d.intent.action))
     work.counts.requests = work.executor.requests
