@@ -19,8 +19,9 @@ from sexton.deploy.local import Installation
 from sexton.issuer import truncation, wire
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.log import open_reader, write_genesis
+from sexton.issuer.maintenance import rebuild_projection
 from sexton.issuer.positions import Positions
-from sexton.issuer.service import Service, rebuild_projection
+from sexton.issuer.service import Service
 from sexton.issuer.snapshot_format import BadSnapshot
 from sexton.issuer.snapshot_keeper import take_snapshot
 from sexton.issuer.snapshot_topic import SnapshotTopic, TopicReader
@@ -170,7 +171,8 @@ def filled(fresh: Installation, serve: Serve) -> tuple[Place, list[Snapshot]]:
 def truncated(settings: Settings, until: int) -> None:
     """Delete records of the log with Kafka's own tool, as somebody in a hurry would."""
     place = TopicPartition(settings.topic(records.GENERATIONS), 0, until)
-    AdminClient(settings.kafka()).delete_records([place])[place].result(10)
+    admin = AdminClient(settings.kafka())
+    admin.delete_records([place])[place].result(10)
 
 
 def test_a_reader_starts_from_the_newest(filled: tuple[Place, list[Snapshot]], soon: Deadline) -> None:

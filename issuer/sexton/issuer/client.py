@@ -91,10 +91,10 @@ class IssuerClient:
         self._client: httpx.Client | None = None
 
     @classmethod
-    def of(cls, settings: Settings) -> IssuerClient:
+    def of(cls, settings: Settings, caller: str | None = None) -> IssuerClient:
         """Return a client of the issuer that the settings name, with their token and CA."""
         token = settings.issuer_token.get_secret_value() if settings.issuer_token else None
-        return cls(settings.issuer_url, settings.issuer_timeout_s, token=token, ca=settings.issuer_ca)
+        return cls(settings.issuer_url, settings.issuer_timeout_s, caller, token=token, ca=settings.issuer_ca)
 
     def __enter__(self) -> IssuerClient:
         return self

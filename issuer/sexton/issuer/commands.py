@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from sexton.issuer import logs
+from sexton.issuer.migration_commands import import_, scan_
 from sexton.issuer.snapshot_commands import snapshot, truncate
 from sexton.schemas.errors import InvalidSettings, RequestRefused
 from sexton.schemas.settings import Settings, load
@@ -23,6 +24,8 @@ __all__ = ["app"]
 app = typer.Typer(
     no_args_is_help=True, help="The generation authority: serve, rebuild Redis, look at a tenant."
 )
+app.command("import")(import_)
+app.command("scan")(scan_)
 app.command()(snapshot)
 app.command()(truncate)
 
@@ -121,10 +124,34 @@ def rebuild() -> None:
 
     Example: sexton issuer rebuild
     """
-    from sexton.issuer.service import rebuild_projection
+    from sexton.issuer.maintenance import rebuild_projection
 
     count = rebuild_projection(load())
     print(f"rebuilt from the log: {count} tenants", file=sys.stderr)
+
+
+@app.command()
+def verify(
+    form: Annotated[_Format, typer.Option("--format", help="text or json")] = _Format.TEXT,
+) -> None:
+    """Compare Redis with the log and print every difference; exits with 1 if there is one.
+
+    The service may be running: an entry that is merely late is compared again before it counts.
+
+    Example: sexton issuer verify
+    """
+    from sexton.issuer.maintenance import verify_projection
+
+    found = verify_projection(load())
+    for each in found:
+        row = {"tenant": each.tenant, "redis": each.raw or None, "log": each.expected or None}
+        if form is _Format.JSON:
+            print(json.dumps(row))
+        else:
+            print(f"{each.tenant}  redis {each.raw or 'none'}  log {each.expected or 'none'}")
+    print(f"differences: {len(found)}", file=sys.stderr)
+    if found:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -148,11 +175,14 @@ def show(
         return
     print(f"tenant      {found.tenant}")
     print(f"generation  {found.generation if found.generation is not None else 'none'}")
+    print(f"form        {found.form}")
     print(f"holder      {found.holder or 'none'}{' (dropped)' if found.dropped else ''}")
+    if found.imported is not None:
+        print(f"imported    log offset {found.imported}")
     print(f"log offset  {found.log_offset}")
     for span in found.history:
         until = "newest" if span.until is None else f"until {list(span.until)}"
         print(
-            f"  generation {span.generation}  node {span.node}  log offset {span.log_offset}  "
-            f"from {list(span.start)}  {until}"
+            f"  generation {span.generation}  node {span.node or 'none (fenced or imported)'}  "
+            f"log offset {span.log_offset}  from {list(span.start)}  {until}"
         )

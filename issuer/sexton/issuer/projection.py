@@ -197,6 +197,19 @@ class Projection:
         self._command("HSET", self._meta, "log", self._log_id)
         _log.info("projection built from the log: %d tenants", len(entries))
 
+    def everything(self) -> dict[str, Entry]:
+        """Return all entries, none when there is no whole projection of this log."""
+        if self._command("HGET", self._meta, "log") != self._log_id.encode():
+            return {}
+        held: dict[str, Entry] = {}
+        cursor: Any = 0
+        while True:
+            cursor, page = self._command("HSCAN", self._newest, cursor, "COUNT", _CHUNK)
+            texts = _texts(page if not isinstance(page, dict) else [t for pair in page.items() for t in pair])
+            held.update(zip(texts[::2], texts[1::2], strict=True))
+            if int(cursor) == 0:
+                return held
+
     def _keys(self) -> list[str]:
         return [self._meta, self._newest, self._proposed]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 
@@ -11,7 +12,7 @@ from sexton.issuer.deadline import Deadline
 from sexton.issuer.log import LogWriter, check_genesis, open_reader
 from sexton.issuer.metrics import Metrics
 from sexton.issuer.positions import Positions, WrongTopic
-from sexton.issuer.projection import EvictingRedis, Projection, RedisUnavailable, entries_of
+from sexton.issuer.projection import EvictingRedis, Projection, RedisUnavailable
 from sexton.issuer.snapshot_keeper import SnapshotKeeper
 from sexton.issuer.witness import Witness
 from sexton.schemas import records
@@ -19,7 +20,7 @@ from sexton.schemas.errors import EnvironmentFault, LogBroken, SextonError
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, compare
 
-__all__ = ["NotReady", "Service", "check_topics", "rebuild_projection"]
+__all__ = ["NotReady", "Service", "check_topics"]
 
 _RETRY_S = 0.5
 _POLICY_CHECK_S = 2.0
@@ -92,7 +93,6 @@ class Service:
                 self._authority.catch_up(deadline)
                 with self.reader.state() as state:
                     names = [tenant.name for tenant in state if tenant.issues]
-                self.witness.rebuild(deadline, force=True)
                 self.witness.agree(names, deadline)
             except LogBroken:
                 return  # the reader has said why; nothing can make it ready again
@@ -100,6 +100,8 @@ class Service:
                 _log.warning("not ready yet: %s", error)
                 self._stopping.wait(_RETRY_S)
                 continue
+            if len(names) > _MANY:
+                gc.freeze()  # else every full collection walks millions of objects while calls wait
             self.ready.set()
             self._keeper.start()
             _log.info("ready: %d tenants, log offset %d", len(names), self.reader.next_offset - 1)
@@ -156,6 +158,7 @@ class Service:
 
 
 _START_ATTEMPT_S = 600.0
+_MANY = 50_000
 
 
 def check_topics(positions: Positions, deadline: Deadline) -> None:
@@ -170,29 +173,3 @@ def check_topics(positions: Positions, deadline: Deadline) -> None:
     if faults:
         told = "; ".join(f"{p.topic}: {p.setting} is {p.found}, needed: {p.needed}" for p in faults)
         raise WrongTopic(told, hint="`sexton topics check` lists every difference")
-
-
-def rebuild_projection(settings: Settings, timeout_s: float = 600.0) -> int:
-    """Build Redis' projection anew from the log, and return how many tenants it holds.
-
-    Calls that a running issuer answers meanwhile wait or propose again. Raises SextonError.
-    """
-    deadline = Deadline.after(timeout_s)
-    positions = Positions(settings)
-    ends = positions.read(deadline)
-    if ends.log_end == 0:
-        raise SextonError("the generations log is empty", hint="`sexton topics create`")
-    reader = open_reader(settings, positions, deadline)
-    try:
-        reader.wait_for(ends.log_end - 1, deadline)
-        with reader.state() as state:
-            genesis, entries = state.genesis, entries_of(state)
-        assert genesis is not None
-        check_genesis(genesis, positions, deadline)
-        projection = Projection(settings, genesis.generations_topic_id)
-        projection.check_server()
-        projection.rebuild(entries, from_nothing=True)
-        projection.close()
-        return len(entries)
-    finally:
-        reader.stop()

@@ -1,0 +1,86 @@
+"""What an operator does to Redis beside the service: build it anew from the log, compare it with the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sexton.issuer.deadline import Deadline
+from sexton.issuer.log import LogReader, check_genesis, open_reader
+from sexton.issuer.positions import Positions
+from sexton.issuer.projection import Difference, Entry, Projection, entries_of
+from sexton.schemas.errors import SextonError
+from sexton.schemas.settings import Settings
+
+__all__ = ["rebuild_projection", "verify_projection"]
+
+_ROUNDS = 3
+_PAUSE_S = 0.3
+
+
+def rebuild_projection(settings: Settings, timeout_s: float = 600.0) -> int:
+    """Build Redis' projection anew from the log, and return how many tenants it holds.
+
+    Calls that a running issuer answers meanwhile wait or propose again. Raises SextonError.
+    """
+    deadline = Deadline.after(timeout_s)
+    with _folded(settings, deadline) as (_, reader, projection):
+        projection.check_server()
+        with reader.state() as state:
+            entries = entries_of(state)
+        projection.rebuild(entries, from_nothing=True)
+        return len(entries)
+
+
+def verify_projection(settings: Settings, timeout_s: float = 600.0) -> list[Difference]:
+    """Return every tenant of which Redis holds something else than the log says, either's tenants.
+
+    The service may be running: what differs is looked at again until it has differed three times, each time
+    with the log read to its end before and after. Raises SextonError.
+    """
+    deadline = Deadline.after(timeout_s)
+    with _folded(settings, deadline) as (positions, reader, projection):
+        suspects: set[str] | None = None
+        found: list[Difference] = []
+        for attempt in range(_ROUNDS):
+            if attempt:
+                time.sleep(_PAUSE_S)
+            held = projection.everything()
+            reader.wait_for(positions.read(deadline).log_end - 1, deadline)
+            with reader.state() as state:
+                expected = entries_of(state)
+            found = [d for d in _differences(expected, held) if suspects is None or d.tenant in suspects]
+            if not found:
+                break
+            suspects = {d.tenant for d in found}
+        return found
+
+
+def _differences(expected: dict[str, Entry], held: dict[str, Entry]) -> Iterator[Difference]:
+    for tenant in sorted({*expected, *held}):
+        if expected.get(tenant, "") != held.get(tenant, ""):
+            yield Difference(tenant, expected.get(tenant, ""), held.get(tenant, ""))
+
+
+@contextmanager
+def _folded(settings: Settings, deadline: Deadline) -> Iterator[tuple[Positions, LogReader, Projection]]:
+    """Fold the log to its end, without a service."""
+    positions = Positions(settings)
+    ends = positions.read(deadline)
+    if ends.log_end == 0:
+        raise SextonError("the generations log is empty", hint="`sexton topics create`")
+    reader = open_reader(settings, positions, deadline)
+    try:
+        reader.wait_for(ends.log_end - 1, deadline)
+        with reader.state() as state:
+            genesis = state.genesis
+        assert genesis is not None
+        check_genesis(genesis, positions, deadline)
+        projection = Projection(settings, genesis.generations_topic_id)
+        try:
+            yield positions, reader, projection
+        finally:
+            projection.close()
+    finally:
+        reader.stop()
