@@ -124,8 +124,8 @@ class Batches:
     ) -> BatchResult:
         """Return the states of items whose request was refused as a whole: those of its parts, sent again.
 
-        Bounded: what is left when the bound is reached waits with its bucket, since a store that refuses
-        everything is not a matter of its keys.
+        Bounded: what is left when the bound is reached waits with its bucket. So does everything when every
+        part is refused: that is no matter of the keys.
         """
         parts: list[tuple[list[int], BatchResult]] = []
         waiting = [list(half) for half in _halves(range(len(items)))]
@@ -145,6 +145,11 @@ class Batches:
                 waiting += [list(half) for half in _halves(indexes)]
             else:
                 parts.append((indexes, replace(result, fault=None)))
+        if all(_is_refused(part) for _, part in parts):
+            assert refused.fault is not None
+            return fault_result(
+                bucket, len(items), replace(refused.fault, kind=Kind.BUCKET), requests=requests
+            )
         return replace(merge_results(bucket, len(items), parts, {}), requests=requests)
 
     def _with_locks(
@@ -202,6 +207,12 @@ def _is_about_content(result: BatchResult) -> bool:
     if fault is None or result.count < 2:
         return False
     return classify(Scope.REQUEST, fault.code, fault.status).content
+
+
+def _is_refused(part: BatchResult) -> bool:
+    return len(part.states) == part.count and all(
+        state.kind in (Kind.FINAL, Kind.BUCKET) for state in part.states.values()
+    )
 
 
 def _wants_md5(reply: RawReply) -> bool:

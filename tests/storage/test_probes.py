@@ -1,0 +1,132 @@
+"""The probe finds out what a store does, whatever it departs in, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import posixpath
+
+import pytest
+from tests.support.s3_recorder import Recorded, Reply, S3Recorder, Traits
+
+from sexton.storage import SPELLINGS, Abilities, Ability, BatchDeleter, StoreRefused, Versioning
+from sexton.storage.probes import PREFIX
+
+YES, NO, UNKNOWN = Ability.YES, Ability.NO, Ability.UNKNOWN
+IN_BATCHES = {spelling.name for spelling in SPELLINGS if spelling.xml}
+
+
+def probed(s3: S3Recorder, deleter: BatchDeleter, traits: Traits | None = None) -> Abilities:
+    """Return what the probe finds; assert that it has touched nothing else and cleaned up."""
+    s3.buckets.traits = traits or Traits()
+    s3.create_bucket("bucket", {"theirs": b"x"})
+    found = deleter.probe("bucket")
+
+    assert set(s3.buckets.of("bucket").versions) == {"theirs"}
+    assert all(key.removeprefix("/").startswith(PREFIX) for request in s3.requests for key in request.keys)
+    return found
+
+
+def test_a_faithful_store(s3: S3Recorder, deleter: BatchDeleter) -> None:
+    """Everything that the S3 API documents is found to be so."""
+    assert probed(s3, deleter) == Abilities(
+        "bucket",
+        crc32=YES,
+        md5=YES,
+        refuses_1001=YES,
+        batch_condition=YES,
+        single_condition=YES,
+        batch_keeps=frozenset(IN_BATCHES),
+        single_keeps=frozenset(spelling.name for spelling in SPELLINGS),
+        versioning=Versioning.OFF,
+        object_lock=NO,
+        lists_in_order=YES,
+        lists_exactly=YES,
+    )
+
+
+def test_it_is_asked_once(s3: S3Recorder, deleter: BatchDeleter) -> None:
+    """The answer is kept for the process; until then nothing is known."""
+    assert deleter.abilities("bucket").why_unknown == ("not probed",)
+    first = probed(s3, deleter)
+    asked = len(s3.requests)
+
+    assert deleter.probe("bucket") is first
+    assert deleter.abilities("bucket") is first
+    assert len(s3.requests) == asked
+
+
+def test_x_10_md5(s3: S3Recorder, deleter: BatchDeleter) -> None:
+    """X-10: a store that wants Content-MD5 is found, and everything else is tried with it."""
+    found = probed(s3, deleter, Traits(wants_md5=True))
+
+    assert (found.crc32, found.md5, found.batch_condition) == (NO, YES, YES)
+    assert deleter.delete_all("bucket", ["theirs"]).result(10).clean
+    assert "content-md5" in s3.deletes()[-1].headers
+
+
+@pytest.mark.parametrize(
+    ("ignored", "batch", "single"),
+    [({"batch"}, NO, YES), ({"single"}, YES, NO), ({"batch", "single"}, NO, NO)],
+)
+def test_x_12_conditions(
+    ignored: set[str], batch: Ability, single: Ability, s3: S3Recorder, deleter: BatchDeleter
+) -> None:
+    """X-12: a condition that is ignored in the batch, in the single call or in both is found out."""
+    found = probed(s3, deleter, Traits(conditions_ignored=frozenset(ignored)))
+
+    assert (found.batch_condition, found.single_condition) == (batch, single)
+
+
+def test_a_store_that_folds_paths(s3: S3Recorder, deleter: BatchDeleter) -> None:
+    """A file system's paths: what it folds is found out, and no such key is sent afterwards."""
+    found = probed(s3, deleter, Traits(fold=lambda key: posixpath.normpath(key).lstrip("/")))
+    sent = len(s3.requests)
+    result = deleter.delete_all("bucket", ["x/../theirs", "//theirs", "/theirs"]).result(10)
+
+    folded = frozenset({"dot segments", "double slash", "leading slash", "trailing slash"})
+    assert (found.batch_folds, found.single_folds) == (folded, folded)
+    assert {state.code for state in result.states.values()} == {"FoldedKey"}
+    assert (len(s3.requests), set(s3.objects("bucket"))) == (sent, {"theirs"})
+
+
+@pytest.mark.parametrize("versioning", ["Enabled", "Suspended"])
+def test_a_versioned_bucket(versioning: str, s3: S3Recorder, deleter: BatchDeleter) -> None:
+    """The probe leaves neither a version nor a marker."""
+    s3.buckets._buckets.clear()
+    s3.create_bucket("bucket", versioning=versioning)
+    found = probed(s3, deleter)
+
+    assert found.versioning == {"Enabled": Versioning.ON, "Suspended": Versioning.SUSPENDED}[versioning]
+    assert (found.refuses_1001, found.batch_condition, found.lists_exactly) == (UNKNOWN, YES, YES)
+
+
+def test_no_right_to_put(s3: S3Recorder, deleter: BatchDeleter) -> None:
+    """Who may only delete learns what needs no object; the rest is unknown, with the reason."""
+
+    def deny(request: Recorded) -> Reply | None:
+        if request.method == "PUT" or "versioning" in request.query or "object-lock" in request.query:
+            return Reply(403, b"<Error><Code>AccessDenied</Code></Error>")
+        return None
+
+    s3.script(deny)
+    found = probed(s3, deleter)
+
+    assert (found.crc32, found.batch_condition, found.versioning) == (YES, UNKNOWN, Versioning.UNKNOWN)
+    assert (found.object_lock, found.batch_keeps) == (UNKNOWN, frozenset())
+    assert "put: AccessDenied" in found.why_unknown
+
+
+def test_listing_order(s3: S3Recorder, deleter: BatchDeleter) -> None:
+    """A listing that is not in the order of UTF-8 bytes is found out."""
+    assert probed(s3, deleter, Traits(lists_reversed=True)).lists_in_order is NO
+
+
+def test_a_store_that_cannot_be_asked_now(s3: S3Recorder, deleter: BatchDeleter) -> None:
+    """Throttled or missing: the probe raises, and is made again the next time."""
+    s3.script(lambda r: Reply(503, b"<Error><Code>SlowDown</Code></Error>") if r.method == "PUT" else None)
+    with pytest.raises(StoreRefused, match="SlowDown"):
+        deleter.probe("bucket")
+    with pytest.raises(StoreRefused, match="no such bucket"):
+        deleter.probe("missing")
+    s3.script(None)
+
+    assert probed(s3, deleter).batch_condition is YES

@@ -1,0 +1,249 @@
+"""One suite for all stores: what each is held to is what it was seen to do truly (docs/stores.md).
+
+The recorder and moto run in this process. SeaweedFS and versitygw are tested where `make test-stores` has built
+them. No store does everything as documented; what one departs in, the probe finds, and nothing is harmed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import boto3
+import pytest
+from tests.support.s3_stores import STORES, Running, binary_of
+
+from sexton.storage import (
+    Abilities,
+    Ability,
+    BatchDeleter,
+    Delete,
+    Kind,
+    StoreRefused,
+    Versioning,
+    erase_slice,
+)
+
+YES, NO = Ability.YES, Ability.NO
+SLASHES = {"dot segments", "double slash", "leading slash"}
+SIBLINGS = [
+    ("a%2Fb", "a/b"), ("t#1", "t"), ("a+b", "a b"), ("<&>\"'", "<&>'"), (" lead", "lead"), ("trail ", "trail"),
+    ("e\u0301", "\u00e9"), ("q?versionId=1", "q"), ("semi;colon", "semi"), ("\U0001f5dd", "\ufffd"),
+    ("a/../b", "b"), ("./c", "c"), ("x//y", "x/y"), ("/lead2", "lead2"), ("back\\slash", "back/slash"),
+    ("ctl\x01", "ctl"), ("cr\rx", "cr\nx"), ("nc\uffff", "nc"),
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the probe finds of a store where it departs from the S3 API."""
+
+    batch_condition: Ability = YES
+    refuses_1001: Ability = YES
+    batch_folds: frozenset[str] = frozenset()
+    single_folds: frozenset[str] = frozenset()
+
+
+EXPECTED = {
+    "recorder": Expected(),
+    "moto": Expected(batch_condition=NO, refuses_1001=NO),
+    "versitygw": Expected(NO, NO, frozenset(SLASHES), frozenset(SLASHES)),
+    "seaweedfs": Expected(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A running store with a deleter, and a plain client that is not ours for what tests set up."""
+
+    name: str
+    deleter: BatchDeleter
+    client: object
+    new_bucket: Callable[..., str]
+
+
+@pytest.fixture(scope="module", params=STORES)
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Each store in turn, started once; skipped where it has not been built."""
+    start, build = STORES[request.param]
+    if build is not None and binary_of(build) is None:
+        pytest.skip(f"{request.param} is not built: make test-stores")
+    with start(tmp_path_factory.mktemp(request.param)) as running:
+        yield running
+
+
+@pytest.fixture
+def store(running: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """The store, with buckets of their own for this test."""
+    for name, value in running.environ.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.session.Session().client(
+        "s3", endpoint_url=running.settings.endpoint_url, region_name=running.settings.region
+    )
+
+    def new_bucket(*, versioned: bool = False, locks: bool = False) -> str:
+        name = f"test-{os.urandom(6).hex()}"
+        client.create_bucket(Bucket=name, **({"ObjectLockEnabledForBucket": True} if locks else {}))
+        if versioned:
+            client.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+        return name
+
+    with BatchDeleter(running.settings) as deleter:
+        yield Store(running.name, deleter, client, new_bucket)
+    client.close()
+
+
+def keys_in(store: Store, bucket: str) -> set[str]:
+    """Return all keys of a bucket."""
+    keys: set[str] = set()
+    after: str | None = None
+    while True:
+        page = store.deleter.calls.list_slice(bucket, "", after)
+        keys |= {entry.key for entry in page.objects}
+        after = page.after
+        if after is None:
+            return keys
+
+
+def put(store: Store, bucket: str, *keys: str) -> None:
+    """Put a small object under each key."""
+    for key in keys:
+        store.deleter.calls.put(bucket, key, key.encode())
+
+
+def probed(store: Store, bucket: str) -> Abilities:
+    """Return what the probe finds; it leaves nothing behind."""
+    found = store.deleter.probe(bucket)
+
+    assert keys_in(store, bucket) == set()
+    if found.versioning is not Versioning.OFF:
+        assert store.deleter.calls.version_slice(bucket, "").versions == ()
+    return found
+
+
+def test_the_probe_finds_what_the_store_is(store: Store) -> None:
+    """X-10, X-12: checksums, the limit, conditions, folding and listing, as this store really does them."""
+    found = probed(store, store.new_bucket())
+    expected = EXPECTED[store.name]
+
+    assert (found.crc32, found.md5) == (YES, YES)
+    assert (found.batch_condition, found.single_condition) == (expected.batch_condition, YES)
+    assert found.refuses_1001 is expected.refuses_1001
+    assert (found.batch_folds, found.single_folds) == (expected.batch_folds, expected.single_folds)
+    assert (found.versioning, found.object_lock) == (Versioning.OFF, NO)
+    assert (found.lists_in_order, found.lists_exactly) == (YES, YES)
+
+
+def test_a_batch_and_its_neighbours(store: Store) -> None:
+    """X-1, X-8: what was named goes, also what was never there; what was not named stays."""
+    bucket = store.new_bucket()
+    keys = [f"t/{i:04d}" for i in range(120)]
+    put(store, bucket, *keys, "stays")
+    result = store.deleter.delete_all(bucket, [*keys, "never"]).result(60)
+
+    assert set(result.states) <= {120}
+    assert result.state(120).kind in (Kind.GONE, Kind.ABSENT)
+    assert keys_in(store, bucket) == {"stays"}
+
+
+@pytest.mark.parametrize(("odd", "sibling"), SIBLINGS, ids=[repr(odd) for odd, _ in SIBLINGS])
+def test_x_2_x_3_x_9_no_sibling_is_harmed(odd: str, sibling: str, store: Store) -> None:
+    """X-2, X-3, X-9: the sibling is still there, and the odd key is gone, absent or refused with its reason."""
+    bucket = store.new_bucket()
+    store.deleter.probe(bucket)
+    put(store, bucket, sibling)
+    was_put = _try_put(store, bucket, odd)
+    result = store.deleter.delete_all(bucket, [odd]).result(60)
+
+    assert store.deleter.calls.exists(bucket, sibling)
+    state = result.state(0)
+    assert state.kind in (Kind.GONE, Kind.ABSENT) or state.code
+    if was_put and state.kind is Kind.GONE:
+        assert not store.deleter.calls.exists(bucket, odd)
+
+
+def _try_put(store: Store, bucket: str, key: str) -> bool:
+    if store.deleter.abilities(bucket).folded_by(key, batch=False):
+        return False
+    try:
+        store.deleter.calls.put(bucket, key, b"odd")
+    except StoreRefused:
+        return False
+    return True
+
+
+def test_x_12_unchanged(store: Store) -> None:
+    """X-12: with an ETag only the object that still has it goes, in the way that this store checks."""
+    bucket = store.new_bucket()
+    store.deleter.probe(bucket)
+    same = store.deleter.calls.put(bucket, "same", b"1").etag
+    put(store, bucket, "other")
+    result = store.deleter.delete_all(bucket, [Delete("same", same), Delete("other", same)]).result(60)
+
+    assert [result.state(i).kind for i in (0, 1)] == [Kind.GONE, Kind.CHANGED]
+    assert keys_in(store, bucket) == {"other"}
+
+
+def test_a_missing_bucket_and_a_wrong_secret(
+    store: Store, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-7: a missing bucket is the bucket's fault, a wrong secret everybody's."""
+    missing = store.deleter.delete_all("test-missing-bucket", ["a", "b\r"]).result(60)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret")
+    with BatchDeleter(running.settings) as deleter:
+        wrong = deleter.delete_all(store.new_bucket(), ["a"]).result(60)
+
+    assert [missing.state(i).kind for i in (0, 1)] == [Kind.BUCKET] * 2
+    if store.name != "moto":  # it believes everybody
+        assert wrong.state(0).kind is Kind.ENVIRONMENT
+
+
+def test_x_11_hide_look_and_erase(store: Store) -> None:
+    """X-11: hiding makes one marker, which looking finds; then each version and the marker are erased."""
+    bucket = store.new_bucket(versioned=True)
+    assert probed(store, bucket).versioning is Versioning.ON
+    put(store, bucket, "k", "k", "k/longer" if store.name != "versitygw" else "k-longer")
+    assert store.deleter.delete_all(bucket, ["k"]).result(60).clean
+    current = store.deleter.calls.current_version(bucket, "k")
+    assert current is not None
+    assert (current.is_marker, current.is_latest) == (True, True)
+    assert not store.deleter.calls.exists(bucket, "k")
+    slices = []
+    while not slices or slices[-1].listed:
+        slices.append(erase_slice(store.deleter, bucket, "k", exactly=True, limit=2))
+        assert len(slices) < 10
+
+    assert (sum(s.erased for s in slices), sum(s.markers for s in slices)) == (3, 1)
+    left = store.deleter.calls.version_slice(bucket, "").versions
+    assert [version.key for version in left] in (["k/longer"], ["k-longer"])
+
+
+def test_locks_are_final_with_their_date(store: Store) -> None:
+    """A legal hold keeps a version: final, the hold is told; its neighbour in the batch goes."""
+    bucket = store.new_bucket(locks=True)
+    store.deleter.probe(bucket)
+    held, free = (store.deleter.calls.put(bucket, key, b"x") for key in ("held", "free"))
+    store.client.put_object_legal_hold(  # type: ignore[attr-defined]
+        Bucket=bucket, Key="held", VersionId=held.version_id, LegalHold={"Status": "ON"}
+    )
+    items = [Delete("held", version_id=held.version_id), Delete("free", version_id=free.version_id)]
+    result = store.deleter.delete_all(bucket, items).result(60)
+
+    assert [result.state(i).kind for i in (0, 1)] == [Kind.FINAL, Kind.GONE]
+    assert result.state(0).legal_hold
+
+
+def test_slices_of_a_prefix(store: Store) -> None:
+    """X-16: a prefix is listed in slices, in byte order, without its siblings."""
+    bucket = store.new_bucket()
+    names = ["a", "a b", "a+b", "a%2Fb", "z", "é", "e\u0301", "<&>", "\uffee", "\U0001f5dd"]
+    put(store, bucket, *(f"foo/{name}" for name in names), "foo-bar/x", "fop")
+    found: list[str] = []
+    after: str | None = None
+    while not found or after is not None:
+        page = store.deleter.calls.list_slice(bucket, "foo/", after, 3)
+        found += [entry.key for entry in page.objects]
+        after = page.after
+
+    assert found == sorted((f"foo/{name}" for name in names), key=str.encode)

@@ -1,0 +1,199 @@
+"""Looking, versions, locks, erasing and slices of listings against the recorder."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.support.s3_recorder import Reply, S3Recorder
+
+from sexton.storage import (
+    Ability,
+    BatchDeleter,
+    Delete,
+    ErasedSlice,
+    Kind,
+    NoReply,
+    StoreRefused,
+    Versioning,
+    erase_slice,
+)
+
+UNTIL = datetime(2100, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def versioned(s3: S3Recorder) -> S3Recorder:
+    """The recorder, with a versioned bucket `v`."""
+    s3.create_bucket("v", versioning="Enabled")
+    return s3
+
+
+class TestLooking:
+    def test_head(self, versioned: S3Recorder, deleter: BatchDeleter) -> None:
+        """What is there is described; what is not, and what a marker hides, is None."""
+        made = deleter.calls.put("v", "a é\r", b"xyz")
+        found = deleter.calls.head("v", "a é\r")
+
+        assert found == made
+        assert (found.size if found else None) == 3
+        assert deleter.calls.exists("v", "a/é\n") is False
+        deleter.delete_all("v", ["a é\r"]).result(10)
+        assert deleter.calls.head("v", "a é\r") is None
+
+    def test_current_version(self, versioned: S3Recorder, deleter: BatchDeleter) -> None:
+        """The newest version is told with its id, be it an object or a marker; a longer key is not it."""
+        first = deleter.calls.put("v", "k", b"1")
+        deleter.calls.put("v", "k/longer", b"1")
+        shown = deleter.calls.current_version("v", "k")
+        result = deleter.delete_all("v", [Delete("k")]).result(10)
+        hidden = deleter.calls.current_version("v", "k")
+
+        assert shown is not None
+        assert (shown.version_id, shown.is_marker, shown.is_latest) == (first.version_id, False, True)
+        assert hidden is not None
+        assert (hidden.version_id, hidden.is_marker) == (result.markers[0], True)
+        assert deleter.calls.current_version("v", "k/l") is None
+
+    def test_errors_are_typed(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
+        """A missing bucket, a throttled call and a page that is none are each told as what they are."""
+        with pytest.raises(StoreRefused) as missing:
+            deleter.calls.exists("missing", "a")
+        s3.script(lambda _: Reply(503, b"<Error><Code>SlowDown</Code></Error>", {"Retry-After": "3"}))
+        with pytest.raises(StoreRefused) as slow:
+            deleter.calls.current_version("bucket", "a")
+        s3.script(lambda _: Reply(200, b"<html/>"))
+        with pytest.raises(NoReply):
+            deleter.calls.list_slice("bucket", "")
+
+        assert (missing.value.code, missing.value.kind) == ("NoSuchBucket", Kind.BUCKET)
+        assert (slow.value.kind, slow.value.retry_after_s) == (Kind.TRANSIENT, 3.0)
+
+    def test_x_11_a_late_answer_on_a_versioned_bucket(
+        self, versioned: S3Recorder, deleter: BatchDeleter
+    ) -> None:
+        """X-11: after an answer that never came the newest version shows the marker: nothing is repeated."""
+        deleter.calls.put("v", "k", b"1")
+        versioned.script(lambda request: Reply(drop=True, act_first=True) if request.keys else None)
+        result = deleter.delete_all("v", ["k"]).result(10)
+        versioned.script(None)
+        current = deleter.calls.current_version("v", "k")
+
+        assert (result.state(0).kind, result.state(0).effect_unknown) == (Kind.UNKNOWN, True)
+        assert current is not None
+        assert current.is_marker
+        assert [version.is_marker for version in versioned.versions("v", "k")] == [False, True]
+
+
+class TestModes:
+    def test_hide_and_erase_a_version(self, versioned: S3Recorder, deleter: BatchDeleter) -> None:
+        """Hiding makes one marker and tells it; a version goes by its id, whatever is newest."""
+        first = deleter.calls.put("v", "k", b"1")
+        second = deleter.calls.put("v", "k", b"2")
+        erased = deleter.delete_all("v", [Delete("k", version_id=first.version_id)]).result(10)
+        hidden = deleter.delete_all("v", ["k"]).result(10)
+        again = deleter.delete_all("v", [Delete("k", version_id=first.version_id)]).result(10)
+
+        assert (erased.clean, again.clean, dict(erased.markers)) == (True, True, {})
+        left = [version.version_id for version in versioned.versions("v", "k")]
+        assert left == [second.version_id, hidden.markers[0]]
+
+    def test_odd_keys_by_version(self, versioned: S3Recorder, deleter: BatchDeleter) -> None:
+        """A key that no batch can carry is hidden, and its version erased, by single calls."""
+        made = deleter.calls.put("v", "a\rb", b"1")
+        hidden = deleter.delete_all("v", ["a\rb"]).result(10)
+        both = [Delete("a\rb", version_id=v) for v in (made.version_id, hidden.markers[0])]
+        erased = deleter.delete_all("v", both).result(10)
+
+        assert (erased.clean, erased.erased_markers) == (True, frozenset({1}))
+        assert versioned.versions("v", "a\rb") == []
+
+    def test_erase_all_versions_of_a_key(self, versioned: S3Recorder, deleter: BatchDeleter) -> None:
+        """Versions and markers of exactly one key go in slices, the newest last; its neighbours stay."""
+        for i in range(7):
+            deleter.calls.put("v", "k", str(i).encode())
+        deleter.delete_all("v", ["k"]).result(10)
+        deleter.calls.put("v", "k/2", b"")
+        newest = versioned.versions("v", "k")[-1].version_id
+        slices: list[ErasedSlice] = []
+        while not slices or slices[-1].listed:
+            slices.append(erase_slice(deleter, "v", "k", exactly=True, limit=3))
+            left = versioned.versions("v", "k")
+            assert not left or left[-1].version_id == newest
+
+        assert sum(done.erased for done in slices) == 8
+        assert sum(done.markers for done in slices) == 1
+        assert len(versioned.versions("v", "k/2")) == 1
+
+    def test_erase_a_prefix(self, versioned: S3Recorder, deleter: BatchDeleter) -> None:
+        """All versions under a prefix go, and nothing beside it."""
+        for key in ("p/a", "p/a", "p/b\r", "p", "p-x", "p/c"):
+            deleter.calls.put("v", key, b"")
+        deleter.delete_all("v", ["p/c", "p/never"]).result(10)
+        done, rounds = None, 0
+        while done is None or done.listed:
+            done = erase_slice(deleter, "v", "p/", limit=4)
+            rounds += 1
+
+        assert set(versioned.buckets.of("v").versions) == {"p", "p-x"}
+        assert rounds < 6
+
+    def test_locked_versions(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
+        """Retention and legal hold are final with their date; bypass frees governance, only when asked."""
+        s3.create_bucket("locked", locks=True)
+        deleter.probe("locked")
+        made = [deleter.calls.put("locked", key, b"") for key in ("gov", "held")]
+        governed, held = (s3.versions("locked", key)[0] for key in ("gov", "held"))
+        governed.mode, governed.retain_until, held.legal_hold = "GOVERNANCE", UNTIL, True
+        items = [Delete(k, version_id=m.version_id) for k, m in zip(("gov", "held"), made, strict=True)]
+        refused = deleter.delete_all("locked", items).result(10)
+        bypassed = deleter.delete_all("locked", items, bypass_governance=True).result(10)
+
+        assert deleter.abilities("locked").object_lock is Ability.YES
+        assert deleter.abilities("locked").versioning is Versioning.ON
+        assert [refused.state(i).kind for i in (0, 1)] == [Kind.FINAL] * 2
+        assert (refused.state(0).retain_until, refused.state(0).legal_hold) == (UNTIL, False)
+        assert (refused.state(1).retain_until, refused.state(1).legal_hold) == (None, True)
+        assert "locked until 2100-01-02" in str(refused.state(0))
+        assert not refused.all_denied
+        assert [bypassed.state(i).kind for i in (0, 1)] == [Kind.GONE, Kind.FINAL]
+        assert "x-amz-bypass-governance-retention" not in s3.deletes()[-2].headers
+
+    def test_a_locked_version_does_not_hold_up_the_rest(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
+        """Erasing goes on after what may not go; that, and the newest version above it, are told."""
+        s3.create_bucket("locked", locks=True)
+        for key in ("a", "a", "b"):
+            deleter.calls.put("locked", key, b"")
+        s3.versions("locked", "a")[0].retain_until = datetime.now(UTC) + timedelta(hours=1)
+        done = erase_slice(deleter, "locked", "")
+
+        assert [(version.key, state.kind) for version, state in done.states] == [("a", Kind.FINAL)]
+        assert (done.erased, done.kept) == (1, 1)
+        assert set(s3.buckets.of("locked").versions) == {"a"}
+
+
+class TestSlices:
+    def test_pages_are_exact_and_in_order(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
+        """X-16: a prefix is listed slice by slice, byte for byte, without its siblings."""
+        keys = [
+            "foo/a",
+            "foo/a b",
+            "foo/a+b",
+            "foo/%2F",
+            "foo/é",
+            "foo/e\u0301",
+            "foo/\r",
+            "foo/\n",
+            "foo//x",
+        ]
+        keys += ["foo/\uffee", "foo/\U0001f5dd", "foo/\x01"]
+        s3.create_bucket("bucket", dict.fromkeys([*keys, "foo", "foo-bar/x", "fop"], b"x"))
+        found: list[str] = []
+        after: str | None = None
+        while not found or after is not None:
+            page = deleter.calls.list_slice("bucket", "foo/", after, 5)
+            assert len(page.objects) <= 5
+            found += [entry.key for entry in page.objects]
+            after = page.after
+
+        assert found == sorted(keys, key=str.encode)
