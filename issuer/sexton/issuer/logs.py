@@ -34,7 +34,7 @@ def start(level: str) -> None:
     """Log to stderr from now on; lines below `level` are left out."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    logging.basicConfig(level=level, handlers=[handler])
+    logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 

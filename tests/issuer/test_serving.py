@@ -1,0 +1,216 @@
+"""The service as a service: a policy that changes at run time, TLS, time-outs, overload, a graceful stop."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.support.issuing import Serve, attach, redis_of
+
+from sexton.deploy.local import Installation
+from sexton.issuer import http as http_module
+from sexton.issuer import service as service_module
+from sexton.issuer.client import IssuerClient
+from sexton.issuer.http import create_app
+from sexton.issuer.projection import RedisUnavailable
+from sexton.schemas.errors import EnvironmentFault, IssuerUnavailable
+
+pytestmark = pytest.mark.real
+COMMAND = [sys.executable, "-m", "sexton.deploy.main", "issuer", "serve", "--port", "0"]
+
+
+def start(installation: Installation, **env: str) -> tuple[subprocess.Popen[str], str, list[str]]:
+    """Start `issuer serve` and return it, where it is ready, and the lines that it goes on to write."""
+    process = subprocess.Popen(
+        COMMAND, env={**installation.environment, **env}, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    lines: list[str] = []
+    for line in process.stderr:
+        if line.startswith("issuer ready: "):
+            break
+        lines.append(line)
+    threading.Thread(target=drain, args=(process, lines), daemon=True).start()
+    return process, line.split()[-1], lines
+
+
+def drain(process: subprocess.Popen[str], lines: list[str]) -> None:
+    """Collect what a process writes until it ends."""
+    assert process.stderr is not None
+    with process.stderr:
+        lines.extend(process.stderr)
+
+
+def test_i_10_a_policy_that_evicts_at_run_time(
+    fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-10: while Redis may evict keys nothing is answered, and it goes on when the policy is right again."""
+    monkeypatch.setattr(service_module, "_POLICY_CHECK_S", 0.05)
+    service = serve(fresh.settings)
+    client = redis_of(fresh.settings)
+
+    def attach_until(deadline: float) -> None:
+        while time.monotonic() < deadline:
+            attach(service, "n", "t")
+
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        deadline = time.monotonic() + 5
+        with pytest.raises(RedisUnavailable, match="allkeys-lru"):
+            attach_until(deadline)
+    finally:
+        client.config_set("maxmemory-policy", "noeviction")
+        client.close()
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            assert attach(service, "n", "t") > 1
+            break
+        except EnvironmentFault:
+            time.sleep(0.05)
+    else:
+        pytest.fail("it did not go on")
+
+
+def test_a_graceful_stop_answers_calls_in_flight(fresh: Installation) -> None:
+    """After SIGTERM what was asked before is answered, and the process ends by itself with 0."""
+    process, url, _ = start(fresh)
+    with IssuerClient(url) as issuer, ThreadPoolExecutor(8) as pool:
+        issuer.attach("n", "t")
+        calls = [pool.submit(issuer.attach, "n", f"t{i}", deadline=10) for i in range(8)]
+        answers: list[int] = []
+        while not answers:
+            answers = [1 for call in calls if call.running() or call.done()]
+        process.send_signal(signal.SIGTERM)
+        ended = process.wait(15)
+        outcomes = [call.exception() for call in calls]
+
+    assert ended == 0
+    assert all(error is None or isinstance(error, IssuerUnavailable) for error in outcomes)
+
+
+def test_a_slow_call_is_answered_during_the_stop(fresh: Installation, serve: Serve) -> None:
+    """A call that is being carried out when the application stops gets its answer first."""
+    service = serve(fresh.settings)
+    workers = http_module._Workers()
+    done: list[int] = []
+
+    def slow() -> None:
+        time.sleep(0.5)
+        done.append(attach(service, "n", "t"))
+
+    workers._pool.submit(slow)
+    workers.close()
+
+    assert done == [1]
+
+
+def test_tls(fresh: Installation, tmp_path: Path) -> None:
+    """With a certificate the service speaks TLS; clients trust the CA that they are given, and no other."""
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    made += ["-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made += ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(made, check=True, capture_output=True)
+    tls = {"SEXTON_ISSUER_TLS_CERT": str(certificate), "SEXTON_ISSUER_TLS_KEY": str(key)}
+    process, url, _ = start(fresh, **tls)
+    try:
+        assert url.startswith("https://127.0.0.1:")
+        with IssuerClient(url, ca=certificate) as issuer:
+            assert issuer.attach("n", "t").generation == 1
+        with IssuerClient(url, timeout_s=1) as stranger, pytest.raises(IssuerUnavailable):
+            stranger.attach("n", "t")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0
+
+
+def test_logs_are_json_lines(fresh: Installation) -> None:
+    """Each line of the log is one JSON object; a call that changes something leaves one, without its body."""
+    process, url, lines = start(fresh)
+    with IssuerClient(url) as issuer:
+        issuer.attach("secret-node", "secret-tenant")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(15) == 0
+    time.sleep(0.2)
+
+    rows = [json.loads(line) for line in lines if not line.startswith("%")]
+    (call,) = [row for row in rows if row.get("path") == "/v1/attach"]
+    assert {"time", "level", "logger", "message", "caller", "ms"} <= set(call)
+    assert "secret" not in "".join(lines)
+
+
+def test_too_many_calls_are_refused(
+    fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the limit of waiting calls a call is refused at once with 503 and a time to come back."""
+    from fastapi.testclient import TestClient
+
+    monkeypatch.setattr(http_module, "_WAITING", 0)
+    with TestClient(create_app(serve(fresh.settings))) as client:
+        reply = client.post("/v1/attach", json={"node": "n", "tenant": "t"})
+
+    assert (reply.status_code, reply.json()["type"]) == (503, "overloaded")
+    assert reply.headers["retry-after"] == "1"
+
+
+def test_a_call_that_waited_too_long_is_not_carried_out(
+    fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time that a call waits for a thread counts: one whose client has given up changes nothing."""
+    from fastapi.testclient import TestClient
+
+    service = serve(fresh.settings)
+    monkeypatch.setattr(service, "settings", service.settings.model_copy(update={"issuer_timeout_s": 1e-6}))
+    with TestClient(create_app(service)) as client:
+        reply = client.post("/v1/attach", json={"node": "n", "tenant": "t"})
+
+    assert (reply.status_code, reply.json()["type"]) == (503, "kafka-unavailable")
+    with service.reader.state() as state:
+        assert not state.known("t")
+
+
+def test_not_ready_until_the_fold_has_caught_up(fresh: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the log is folded to its end every call and /readyz are 503 `not-ready`; /healthz is 200."""
+    from fastapi.testclient import TestClient
+
+    go_on = threading.Event()
+    get_ready = service_module.Service._get_ready
+    monkeypatch.setattr(service_module.Service, "_get_ready", lambda self: (go_on.wait(20), get_ready(self)))
+    service = service_module.Service(fresh.settings)
+    try:
+        with TestClient(create_app(service)) as client:
+            refusals = [client.get("/readyz"), client.post("/v1/barrier", json={})]
+            assert [(r.status_code, r.json()["type"]) for r in refusals] == [(503, "not-ready")] * 2
+            assert client.get("/healthz").status_code == 200
+            assert "sexton_issuer_ready 0.0" in client.get("/metrics").text
+            go_on.set()
+            assert service.ready.wait(20)
+            assert client.get("/readyz").status_code == 200
+    finally:
+        go_on.set()
+        service.stop()
+
+
+def test_binds_to_loopback(fresh: Installation) -> None:
+    """Unless told otherwise nobody but this machine reaches it."""
+    process, url, _ = start(fresh)
+    try:
+        assert httpx.URL(url).host == "127.0.0.1"
+        port = httpx.URL(url).port
+        assert port is not None
+        with socket.socket() as other:
+            other.settimeout(1)
+            assert other.connect_ex(("127.0.0.2", port)) != 0
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(15)
