@@ -1,6 +1,6 @@
-"""The issuer over HTTP: 100,000 subjects validated in calls of 10,000, and attaching, idle and at load.
+"""The issuer: subjects validated, attaching and re-attaching, Redis against MGET, start with many tenants.
 
-python -m benchmarks.issuer [--tenants 100000] [--attaches 500] [--runs 3]
+python -m benchmarks.issuer [--tenants 100000] [--attaches 500] [--runs 3] [--large 1000000] [--tail 100000]
 """
 
 from __future__ import annotations
@@ -11,26 +11,36 @@ import time
 from typing import Any
 
 import httpx
-from benchmarks.harness import Bench, machine, median, open_bench, say, write_results
+from benchmarks.harness import Bench, Target, machine, median, open_bench, say, write_results
+from benchmarks.issuer_scale import attach_at_rate, compare_with_mget, re_attach_all, start_from_snapshot
 
+from sexton.issuer import wire
 from sexton.issuer.client import IssuerClient, Subject
+from sexton.issuer.deadline import Deadline
+from sexton.issuer.service import Service
+from sexton.schemas.settings import Settings
 
 _PER_CALL = 10_000
+_TARGETS = {
+    "issuer.http_100k_s": Target("<=", 1.0, "s"),
+    "issuer.ratio_to_mget": Target("<=", 2.0),
+    "issuer.reattach_10k_s": Target("<=", 1.0, "s"),
+}
 
 
-def attach_all(bench: Bench, count: int) -> float:
+def attach_all(bench: Bench, count: int, node: str = "node-a", first: int = 0) -> float:
     """Attach tenants 10,000 in a call; return the seconds it took."""
     begun = time.perf_counter()
     with httpx.Client(base_url=bench.settings.issuer_url, timeout=60, trust_env=False) as client:
-        for start in range(0, count, _PER_CALL):
-            names = [_name(n) for n in range(start, min(start + _PER_CALL, count))]
-            client.post("/v1/attach", json={"node": "node-a", "tenants": names}).raise_for_status()
+        for start in range(first, first + count, _PER_CALL):
+            names = [tenant_name(n) for n in range(start, min(start + _PER_CALL, first + count))]
+            client.post("/v1/attach", json={"node": node, "tenants": names}).raise_for_status()
     return time.perf_counter() - begun
 
 
 def validate_all(client: IssuerClient, count: int, at_least: int) -> float:
     """Validate one subject of every tenant, 10,000 in a call; return the seconds it took."""
-    subjects = [Subject(_name(n), 1, n % 8) for n in range(count)]
+    subjects = [Subject(tenant_name(n), 1, n % 8) for n in range(count)]
     begun = time.perf_counter()
     for start in range(0, count, _PER_CALL):
         chunk = subjects[start : start + _PER_CALL]
@@ -69,40 +79,84 @@ def attach_at_load(bench: Bench, count: int, tenants: int, at_least: int, prefix
         thread.join()
 
 
+def validate_in_process(settings: Settings, count: int, at_least: int, runs: int) -> float:
+    """Validate one subject of every tenant without HTTP; return the median of the seconds it took."""
+    service = Service(settings)
+    try:
+        service.ready.wait(120)
+        subjects = [wire.Subject(tenant_name(n), 1, n % 8) for n in range(count)]
+        calls = [wire.Validate(subjects[at : at + _PER_CALL], at_least) for at in range(0, count, _PER_CALL)]
+        times = []
+        for _ in range(runs):
+            begun = time.perf_counter()
+            for call in calls:
+                service.authority().validate(call, Deadline.after(30))
+            times.append(time.perf_counter() - begun)
+        return median(times)
+    finally:
+        service.stop()
+
+
+def one_run(bench: Bench, client: IssuerClient, args: argparse.Namespace, number: int) -> dict[str, float]:
+    """Measure the calls once."""
+    at_least = client.barrier().log_offset
+    idle = attach_times(client, args.attaches, f"idle-{number}")
+    loaded = attach_at_load(bench, args.attaches // 5, args.tenants, at_least, f"load-{number}")
+    run = {
+        "validate_all_s": validate_all(client, args.tenants, at_least),
+        "attach_idle_p50_ms": idle[len(idle) // 2],
+        "attach_idle_p99_ms": idle[len(idle) * 99 // 100],
+        "attach_at_load_p99_ms": loaded[len(loaded) * 99 // 100],
+        "reattach_10k_s": re_attach_all(client, "node-10k", _PER_CALL),
+        **attach_at_rate(bench.settings.issuer_url, 500, 8, f"rate-{number}"),
+    }
+    say(str({name: round(value, 3) for name, value in run.items()}))
+    return run
+
+
 def main() -> None:
     """Run all and write the results."""
-    parser = argparse.ArgumentParser(description="the issuer over HTTP")
+    parser = argparse.ArgumentParser(description="the issuer")
     parser.add_argument("--tenants", type=int, default=100_000)
     parser.add_argument("--attaches", type=int, default=500)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--large", type=int, default=1_000_000, help="tenants of the start; 0 leaves it out")
+    parser.add_argument("--tail", type=int, default=100_000, help="events after the snapshot")
     args = parser.parse_args()
     described = machine()
     runs: list[dict[str, Any]] = []
     with open_bench("issuer") as bench, IssuerClient(bench.settings.issuer_url, timeout_s=60) as client:
         attached_s = attach_all(bench, args.tenants)
+        attach_all(bench, _PER_CALL, "node-10k", args.tenants)
+        runs = [one_run(bench, client, args, number) for number in range(args.runs)]
         at_least = client.barrier().log_offset
-        for number in range(args.runs):
-            idle = attach_times(client, args.attaches, f"idle-{number}")
-            loaded = attach_at_load(bench, args.attaches // 5, args.tenants, at_least, f"load-{number}")
-            run = {
-                "validate_all_s": round(validate_all(client, args.tenants, at_least), 3),
-                "attach_p50_ms": round(idle[len(idle) // 2], 2),
-                "attach_p99_ms": round(idle[len(idle) * 99 // 100], 2),
-                "attach_at_load_p99_ms": round(loaded[len(loaded) * 99 // 100], 2),
-            }
-            say(str(run))
-            runs.append(run)
+        in_process = validate_in_process(bench.settings, args.tenants, at_least, args.runs)
+        boundary = compare_with_mget(bench.settings)
+        started = start_from_snapshot(bench, args.large, args.tail) if args.large else {}
+    middle = {name: median([run[name] for run in runs]) for name in runs[0]}
     figures = {
-        "issuer.http_100k_s": median([run["validate_all_s"] for run in runs]) * 100_000 / args.tenants,
-        "issuer.attach_p50_ms": median([run["attach_p50_ms"] for run in runs]),
-        "issuer.attach_p99_ms": median([run["attach_p99_ms"] for run in runs]),
-        "issuer.attach_at_load_p99_ms": median([run["attach_at_load_p99_ms"] for run in runs]),
+        "issuer.validate_100k_s": in_process * 100_000 / args.tenants,
+        "issuer.http_100k_s": middle["validate_all_s"] * 100_000 / args.tenants,
+        "issuer.ratio_to_mget": boundary["lua_100k_s"] / boundary["mget_100k_s"],
+        "issuer.attach_p99_ms": middle["attach_500_p99_ms"],
+        "issuer.attach_p50_ms": middle["attach_500_p50_ms"],
+        "issuer.attach_rate_per_s": middle["attach_rate_per_s"],
+        "issuer.attach_idle_p50_ms": middle["attach_idle_p50_ms"],
+        "issuer.attach_idle_p99_ms": middle["attach_idle_p99_ms"],
+        "issuer.attach_at_load_p99_ms": middle["attach_at_load_p99_ms"],
         "issuer.attach_100k_in_bulk_s": attached_s * 100_000 / args.tenants,
+        "issuer.reattach_10k_s": middle["reattach_10k_s"],
+        **{f"issuer.{name}": value for name, value in boundary.items()},
+        **{f"issuer.{_STARTED.get(name, name)}": value for name, value in started.items()},
     }
-    write_results("issuer", runs, figures, described=described)
+    write_results("issuer", runs, figures, _TARGETS, described)
 
 
-def _name(number: int) -> str:
+_STARTED = {"start_s": "start_1m_tenants_s", "start_redis_empty_s": "start_1m_tenants_redis_empty_s"}
+
+
+def tenant_name(number: int) -> str:
+    """Return the name of a tenant."""
     return f"tenant-{number:06d}"
 
 

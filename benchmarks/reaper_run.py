@@ -78,7 +78,9 @@ def running_reaper(
         process.stderr.close()
 
 
-def work_off(bench: Bench, intents: int, env: dict[str, str] | None = None) -> ReaperRun:
+def work_off(
+    bench: Bench, intents: int, env: dict[str, str] | None = None, *, least_batches: int = 2
+) -> ReaperRun:
     """Run `sexton reaper run --once` over `intents` that are there; raises RuntimeError if it fails."""
     run = ReaperRun()
     # The default but for backlogs so small that there would be no steady state between first and last.
@@ -98,7 +100,7 @@ def work_off(bench: Bench, intents: int, env: dict[str, str] | None = None) -> R
         code = process.wait(_WAIT_S)
     run.wall_s = round(time.monotonic() - started, 1)
     run.peak_mib = {part: round(size) for part, size in sampler.peak_mib.items()}
-    if code != 0 or len(run.batches) < 2:
+    if code != 0 or len(run.batches) < least_batches:
         Path("/dev/stderr").write_text("".join(other[-40:]))
         raise RuntimeError(f"the reaper failed: exit code {code}, micro-batches {len(run.batches)}")
     return run

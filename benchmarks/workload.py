@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -17,7 +17,7 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.generations import suffix
 from sexton.schemas.settings import Settings
 
-__all__ = ["KEYS_PER_INTENT", "Backlog", "Piece", "key_batch"]
+__all__ = ["KEYS_PER_INTENT", "Backlog", "Piece", "intent", "key_batch", "write"]
 
 KEYS_PER_INTENT = 100
 KEY_BYTES = 84
@@ -68,9 +68,9 @@ class Backlog:
         half = self.intents // 2
         with IssuerClient(settings.issuer_url) as issuer:
             self._attach(issuer, "node-a", range(self.tenants))
-            self._write(settings, self._pieces(0, half))
+            write(settings, self._events(self._pieces(0, half)))
             self._attach(issuer, "node-b", self.superseded)
-            self._write(settings, self._pieces(half, self.intents))
+            write(settings, self._events(self._pieces(half, self.intents)))
         say(f"backlog: {self.intents:,} intents with {self.keys:,} keys of {KEY_BYTES} bytes")
 
     def due(self) -> Iterator[str]:
@@ -98,39 +98,40 @@ class Backlog:
     def _keys(self, piece: Piece) -> list[str]:
         return key_batch(self._name(piece.tenant), piece.number * KEYS_PER_INTENT, piece.generation)
 
-    def _write(self, settings: Settings, pieces: Iterator[Piece]) -> None:
-        codec, topic = Codec(), settings.topic(records.INTENTS)
-        producer = Producer(
-            settings.kafka(
-                **{
-                    "enable.idempotence": True,
-                    "partitioner": "murmur2_random",
-                    "linger.ms": 20,
-                    "compression.type": "lz4",
-                    "batch.size": 900_000,
-                }
-            )
-        )
+    def _events(self, pieces: Iterator[Piece]) -> Iterator[events.DeletionIntent]:
         for piece in pieces:
-            tenant = self._name(piece.tenant)
-            intent = events.DeletionIntent(
-                f"{self.run_id}-{piece.number:08x}",
-                tenant,
-                datetime.now(UTC),
-                "bench",
-                (events.GenerationGuard(tenant, piece.generation),),
-                events.DeleteObjects(BUCKET, (self._keys(piece),)),
-            )
-            value = codec.encode(intent)
-            while True:
-                try:
-                    producer.produce(topic, value, records.key(intent), headers=[*records.headers(intent)])
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-            producer.poll(0)
-        if left := producer.flush(120):
-            raise RuntimeError(f"intents not delivered: {left}")
+            name = self._name(piece.tenant)
+            yield intent(f"{self.run_id}-{piece.number:08x}", name, piece.generation, self._keys(piece))
+
+
+def intent(intent_id: str, tenant: str, generation: int, keys: list[str]) -> events.DeletionIntent:
+    """Return an intent guarded by a generation."""
+    guards = (events.GenerationGuard(tenant, generation),)
+    action = events.DeleteObjects(BUCKET, (keys,))
+    return events.DeletionIntent(intent_id, tenant, datetime.now(UTC), "bench", guards, action)
+
+
+def write(settings: Settings, intents: Iterable[events.DeletionIntent]) -> None:
+    """Write intents as the SDK does; return when Kafka has acknowledged all, else raise RuntimeError."""
+    codec, topic = Codec(), settings.topic(records.INTENTS)
+    properties = {
+        "enable.idempotence": True,
+        "partitioner": "murmur2",
+        "linger.ms": 20,
+        "batch.size": 900_000,
+    }
+    producer = Producer(settings.kafka(**{**properties, "compression.type": "lz4"}))
+    for each in intents:
+        value = codec.encode(each)
+        while True:
+            try:
+                producer.produce(topic, value, records.key(each), headers=[*records.headers(each)])
+                break
+            except BufferError:
+                producer.poll(0.1)
+        producer.poll(0)
+    if left := producer.flush(120):
+        raise RuntimeError(f"intents not delivered: {left}")
 
 
 def key_batch(tenant: str, first: int, generation: int, count: int = KEYS_PER_INTENT) -> list[str]:
