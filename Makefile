@@ -32,6 +32,10 @@ test: setup  ## all tests; PYTEST_ARGS="tests/deploy -k local" for some
 model: $(STAMP)  ## search the protocol's model in larger worlds than the tests do
 	@$(BIN)/python -m tests.model
 
+test-stores: setup  ## the store suite, also on SeaweedFS and versitygw (built once, with Go)
+	@$(BIN)/python -m sexton.deploy.stores
+	@$(BIN)/python -m pytest tests/storage/test_stores.py $(PYTEST_ARGS)
+
 lint: $(STAMP)  ## ruff, mypy, import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .

@@ -1,7 +1,8 @@
 """One suite for all stores: what each is held to is what it was seen to do truly (docs/stores.md).
 
-The recorder and moto run in this process. SeaweedFS and versitygw are tested where `make test-stores` has built
-them. No store does everything as documented; what one departs in, the probe finds, and nothing is harmed.
+The recorder and moto run in this process. SeaweedFS and versitygw are tested where `make test-stores` has
+built them. No store does everything as documented; what one departs in, the probe finds, and nothing is
+harmed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import boto3
 import pytest
@@ -19,6 +21,7 @@ from sexton.storage import (
     Ability,
     BatchDeleter,
     Delete,
+    ErasedSlice,
     Kind,
     StoreRefused,
     Versioning,
@@ -28,8 +31,9 @@ from sexton.storage import (
 YES, NO = Ability.YES, Ability.NO
 SLASHES = {"dot segments", "double slash", "leading slash"}
 SIBLINGS = [
-    ("a%2Fb", "a/b"), ("t#1", "t"), ("a+b", "a b"), ("<&>\"'", "<&>'"), (" lead", "lead"), ("trail ", "trail"),
-    ("e\u0301", "\u00e9"), ("q?versionId=1", "q"), ("semi;colon", "semi"), ("\U0001f5dd", "\ufffd"),
+    ("a%2Fb", "a/b"), ("t#1", "t"), ("a+b", "a b"), ("<&>\"'", "<&>'"), (" lead", "lead"),
+    ("trail ", "trail"), ("e\u0301", "\u00e9"), ("q?versionId=1", "q"), ("semi;colon", "semi"),
+    ("\U0001f5dd", "\ufffd"),
     ("a/../b", "b"), ("./c", "c"), ("x//y", "x/y"), ("/lead2", "lead2"), ("back\\slash", "back/slash"),
     ("ctl\x01", "ctl"), ("cr\rx", "cr\nx"), ("nc\uffff", "nc"),
 ]  # fmt: skip
@@ -59,7 +63,7 @@ class Store:
 
     name: str
     deleter: BatchDeleter
-    client: object
+    client: Any
     new_bucket: Callable[..., str]
 
 
@@ -73,14 +77,16 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield running
 
 
-@pytest.fixture
-def store(running: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """The store, with buckets of their own for this test."""
-    for name, value in running.environ.items():
-        monkeypatch.setenv(name, value)
-    client = boto3.session.Session().client(
-        "s3", endpoint_url=running.settings.endpoint_url, region_name=running.settings.region
-    )
+@pytest.fixture(scope="module")
+def store(running: Running) -> Iterator[Store]:
+    """The store, with new buckets for whoever asks; clients keep the credentials of their making."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in running.environ.items():
+            environment.setenv(name, value)
+        client = boto3.session.Session().client(
+            "s3", endpoint_url=running.settings.endpoint_url, region_name=running.settings.region
+        )
+        deleter = BatchDeleter(running.settings)
 
     def new_bucket(*, versioned: bool = False, locks: bool = False) -> str:
         name = f"test-{os.urandom(6).hex()}"
@@ -89,9 +95,17 @@ def store(running: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
             client.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
         return name
 
-    with BatchDeleter(running.settings) as deleter:
+    with deleter:
         yield Store(running.name, deleter, client, new_bucket)
     client.close()
+
+
+@pytest.fixture(scope="module")
+def shared(store: Store) -> str:
+    """A probed bucket for tests that clean up by themselves."""
+    bucket = store.new_bucket()
+    store.deleter.probe(bucket)
+    return bucket
 
 
 def keys_in(store: Store, bucket: str) -> set[str]:
@@ -148,11 +162,11 @@ def test_a_batch_and_its_neighbours(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("odd", "sibling"), SIBLINGS, ids=[repr(odd) for odd, _ in SIBLINGS])
-def test_x_2_x_3_x_9_no_sibling_is_harmed(odd: str, sibling: str, store: Store) -> None:
-    """X-2, X-3, X-9: the sibling is still there, and the odd key is gone, absent or refused with its reason."""
-    bucket = store.new_bucket()
-    store.deleter.probe(bucket)
-    put(store, bucket, sibling)
+def test_x_2_x_3_x_9_no_sibling_is_harmed(odd: str, sibling: str, store: Store, shared: str) -> None:
+    """X-2, X-3, X-9: the sibling is still there, and the odd key gone, absent or refused with its reason."""
+    bucket = shared
+    if not _try_put(store, bucket, sibling):
+        pytest.skip(f"{store.name} takes no such object")
     was_put = _try_put(store, bucket, odd)
     result = store.deleter.delete_all(bucket, [odd]).result(60)
 
@@ -190,6 +204,7 @@ def test_a_missing_bucket_and_a_wrong_secret(
 ) -> None:
     """X-7: a missing bucket is the bucket's fault, a wrong secret everybody's."""
     missing = store.deleter.delete_all("test-missing-bucket", ["a", "b\r"]).result(60)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", running.environ["AWS_ACCESS_KEY_ID"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret")
     with BatchDeleter(running.settings) as deleter:
         wrong = deleter.delete_all(store.new_bucket(), ["a"]).result(60)
@@ -209,7 +224,7 @@ def test_x_11_hide_look_and_erase(store: Store) -> None:
     assert current is not None
     assert (current.is_marker, current.is_latest) == (True, True)
     assert not store.deleter.calls.exists(bucket, "k")
-    slices = []
+    slices: list[ErasedSlice] = []
     while not slices or slices[-1].listed:
         slices.append(erase_slice(store.deleter, bucket, "k", exactly=True, limit=2))
         assert len(slices) < 10
@@ -224,7 +239,7 @@ def test_locks_are_final_with_their_date(store: Store) -> None:
     bucket = store.new_bucket(locks=True)
     store.deleter.probe(bucket)
     held, free = (store.deleter.calls.put(bucket, key, b"x") for key in ("held", "free"))
-    store.client.put_object_legal_hold(  # type: ignore[attr-defined]
+    store.client.put_object_legal_hold(
         Bucket=bucket, Key="held", VersionId=held.version_id, LegalHold={"Status": "ON"}
     )
     items = [Delete("held", version_id=held.version_id), Delete("free", version_id=free.version_id)]
