@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.conftest import Cli
 from tests.support.chain import Chain, keys, messages
 
+from sexton.issuer.client import BarrierAnswer
 from sexton.schemas import events, records
 from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import SextonError
@@ -21,6 +22,7 @@ from sexton.schemas.topics import TOPICS, config_for
 from sexton.storage import ObjectStore
 from sexton.streaming_jobs.reaper.checkpoint import Binding, CheckpointRefused, check_binding, parse_offsets
 from sexton.streaming_jobs.reaper.dry_run import dry_run, word_of
+from sexton.streaming_jobs.reaper.job import Reaper
 from sexton.streaming_jobs.reaper.lock import CheckpointLock, CheckpointLocked
 
 PROMISE = (events.PromiseGuard("drop"),)
@@ -112,13 +114,13 @@ def test_x_20_the_second_reaper_names_the_first(chain: Chain) -> None:
     first.acquire()
     try:
         with pytest.raises(CheckpointLocked, match=r"process .*/"):
-            second.acquire(wait_s=3)
+            second.acquire(wait_s=8)
         assert not first.lost.is_set()
     finally:
         first.release()
 
     third = CheckpointLock(chain.settings)
-    third.acquire(wait_s=5)
+    third.acquire()
     third.release()
 
 
@@ -129,7 +131,7 @@ def test_x_20_another_checkpoint_is_another_lock(chain: Chain) -> None:
     first, second = CheckpointLock(chain.settings), CheckpointLock(other)
     first.acquire()
     try:
-        second.acquire(wait_s=5)
+        second.acquire()
         second.release()
     finally:
         first.release()
@@ -227,3 +229,30 @@ def test_offsets_of_spark_are_read_or_refused() -> None:
     for damaged in ("", "v1\n{}\n{}", 'v1\n{}\n{"t":[]}', "v1\n{}\n-"):
         with pytest.raises(CheckpointRefused, match="damaged"):
             parse_offsets(damaged, "t")
+
+
+@real
+@spark_
+def test_j_13_a_topic_recreated_after_the_barrier_is_never_judged(chain: Chain, store: ObjectStore) -> None:
+    """J-13: intents at low offsets of a new topic never meet the windows of the old one."""
+    store.put(chain.bucket, "live", b"x")
+    with chain.issuer() as issuer:
+        old = issuer.attach("a", "t").generation
+        chain.emit(*(chain.intent("t", old, [f"k{i}"]) for i in range(3)))
+        issuer.attach("b", "t")
+    real_barrier = Reaper._barrier
+
+    def then_recreated(self: Reaper) -> BarrierAnswer:
+        answer = real_barrier(self)
+        recreate(chain, records.INTENTS)
+        chain.emit(*(chain.intent("t", old, ["live"]) for _ in range(3)))
+        return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Reaper, "_barrier", then_recreated)
+        patch.setattr("sexton.streaming_jobs.reaper.job._ONCE_HOLD_S", 0.0)
+        with pytest.raises(SextonError):
+            chain.reap()
+
+    assert list(store.list_keys(chain.bucket, "")) == ["live"]
+    assert chain.outcomes() == []

@@ -8,7 +8,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -32,6 +32,10 @@ class TopicFacts:
 
     topic_id: str
     found: TopicFound
+
+
+class NoSuchTopic(KafkaUnavailable):
+    """The brokers know no such topic, or not yet."""
 
 
 class Cluster:
@@ -72,6 +76,14 @@ class Cluster:
             for name, future in described.items()
         }
 
+    def topic_id(self, name: str) -> str | None:
+        """Return the id that a topic has now, None when it does not exist."""
+        future = self.admin.describe_topics(TopicCollection([name]), request_timeout=_REACH_S)[name]
+        try:
+            return _canonical(result(future, f"topic {name}").topic_id)
+        except NoSuchTopic:
+            return None
+
     def earliest(self, topic: str, partitions: int) -> dict[int, int]:
         """Return the first offset that each partition still has."""
         # Asked first: after a broker's restart the admin client goes on asking a deposed leader until then.
@@ -103,13 +115,18 @@ def result(future: Future[Any], what: str) -> Any:
     try:
         return future.result(timeout=_ANSWER_S + 5)
     except KafkaException as error:
-        raise KafkaUnavailable(f"{what}: {error.args[0].str()}") from error
+        kafka = error.args[0]
+        absent = kafka.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        raise (NoSuchTopic if absent else KafkaUnavailable)(f"{what}: {kafka.str()}") from error
     except FutureTimeout as error:
         raise KafkaUnavailable(f"no answer in time: {what}") from error
 
 
+def _canonical(topic_id: object) -> str:
+    """Return a topic id in the form of Kafka's own tools; the client library uses the other base64."""
+    return str(topic_id).replace("+", "-").replace("/", "_")
+
+
 def _facts(described: Any, config: Mapping[str, str]) -> TopicFacts:
     replicas = min((len(partition.replicas) for partition in described.partitions), default=0)
-    # The client library uses the other base64 alphabet.
-    topic_id = str(described.topic_id).replace("+", "-").replace("/", "_")
-    return TopicFacts(topic_id, TopicFound(len(described.partitions), replicas, config))
+    return TopicFacts(_canonical(described.topic_id), TopicFound(len(described.partitions), replicas, config))

@@ -44,7 +44,7 @@ def dry_run(settings: Settings, spark: SparkSession) -> Iterator[Decision]:
         committed = checkpoint.committed()
     partitions = Cluster(settings).topics([binding.topic])[binding.topic].found.partitions
     starting = {str(p): committed.get(p, _EARLIEST) for p in range(partitions)}
-    with IssuerClient(settings.issuer_url, timeout_s=settings.issuer_timeout_s) as issuer:
+    with IssuerClient.of(settings) as issuer:
         log_offset = issuer.validate([]).log_offset
     plan = TaskPlan(settings, binding.topic_id, log_offset, (_UNBOUNDED,) * partitions, dry_run=True)
     backlog = (

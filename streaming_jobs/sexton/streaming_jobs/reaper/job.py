@@ -175,7 +175,7 @@ class Reaper:
 
     def _barrier(self) -> BarrierAnswer:
         BARRIERS.inc()
-        with IssuerClient(self.settings.issuer_url, timeout_s=self.settings.issuer_timeout_s) as issuer:
+        with IssuerClient.of(self.settings) as issuer:
             return issuer.barrier()
 
 

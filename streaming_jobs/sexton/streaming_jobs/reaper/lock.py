@@ -124,8 +124,13 @@ class CheckpointLock:
             self.lost.set()
 
     def _holder(self) -> str:
+        """Name who holds the lock; in the middle of a rebalance Kafka does not say: ask again for a while."""
+        holders: list[str] = []
         try:
-            holders = Cluster(self._settings).assigned_members(self.group)
+            cluster, deadline = Cluster(self._settings), time.monotonic() + _SESSION_S
+            while not holders and time.monotonic() < deadline:
+                holders = cluster.assigned_members(self.group)
+                time.sleep(0.1)
         except KafkaUnavailable as error:
             return f"unknown ({error})"
         return ", ".join(holders) or "unknown"

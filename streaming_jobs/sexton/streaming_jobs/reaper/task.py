@@ -8,15 +8,18 @@ outcomes and not their keys' objects.
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 
 from sexton.issuer.client import IssuerClient, Subject
-from sexton.schemas import events
+from sexton.schemas import events, records
+from sexton.schemas.cluster import Cluster
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.memo import cache
@@ -122,20 +125,46 @@ def _spare_what_is_loaded() -> None:
     gc.freeze()
 
 
+_clusters: dict[str, Cluster] = {}
+_codecs: dict[str | None, Codec] = {}
+
+
+def _cluster(settings: Settings) -> Cluster:
+    """Return the process's admin client, which has looked the leaders up once."""
+    properties = json.dumps(settings.kafka(), sort_keys=True)
+    if properties not in _clusters:
+        _clusters[properties] = Cluster(settings)
+        _clusters[properties].topic_names()
+    return _clusters[properties]
+
+
+def _codec(settings: Settings) -> Codec:
+    """Return the process's codec, which remembers the registry's answers."""
+    url = settings.schema_registry_url
+    if url not in _codecs:
+        _codecs[url] = open_codec(settings)
+    return _codecs[url]
+
+
 @cache
-def _issuer(url: str, timeout_s: float) -> IssuerClient:
+def _issuer(url: str, timeout_s: float, token: str | None, ca: Path | None) -> IssuerClient:
     """Return the process's client: Python workers are reused, a client made for each task is not cheap."""
-    return IssuerClient(url, timeout_s=timeout_s)
+    return IssuerClient(url, timeout_s=timeout_s, token=token, ca=ca)
 
 
 def _open(plan: TaskPlan) -> _Work:
     settings = plan.settings
     now = datetime.now(UTC)
-    codec = open_codec(settings)
+    codec = _codec(settings)
     return _Work(
         plan=plan,
         codec=codec,
-        issuer=_issuer(settings.issuer_url, settings.issuer_timeout_s),
+        issuer=_issuer(
+            settings.issuer_url,
+            settings.issuer_timeout_s,
+            settings.issuer_token.get_secret_value() if settings.issuer_token else None,
+            settings.issuer_ca,
+        ),
         executor=Executor(DryDeleter() if plan.dry_run else open_deleter(StoreSettings.of(settings))),
         settler=Settler(codec, settings.topic_prefix, plan.topic_id, now),
         now=now,
@@ -157,6 +186,7 @@ def _work_off(work: _Work, batch: Iterable[Record]) -> None:
     """Take a batch in; what needs no question goes on at once, the rest waits for a question worth asking."""
     with work.counts.stage("decode"):
         decoded = _decode(work, batch)
+        _check_topic(work)
     known: list[Decoded] = []
     with work.counts.stage("judge"):
         for d in decoded:
@@ -166,6 +196,18 @@ def _work_off(work: _Work, batch: Iterable[Record]) -> None:
     _judge_and_execute(work, known)
     if len(work.unasked) >= SUBJECTS_PER_CALL:
         _judge_waiting(work)
+
+
+def _check_topic(work: _Work) -> None:
+    """Look at the topic's id once a batch is read.
+
+    Had it been re-created after the barrier, these records would stand at offsets of the new topic, and
+    windows of the old one would let a stale owner's delete pass.
+    """
+    topic = work.plan.settings.topic(records.INTENTS)
+    found = _cluster(work.plan.settings).topic_id(topic)
+    if found != work.plan.topic_id:
+        raise EnvironmentFault(f"the intents topic was re-created: {topic} has id {found}")
 
 
 def _judge_waiting(work: _Work) -> None:
