@@ -27,9 +27,8 @@ from benchmarks.harness import (
     say,
     write_results,
 )
-from benchmarks.issuer import attach_all, tenant_name
 from benchmarks.reaper_run import work_off
-from benchmarks.workload import Backlog, intent, write
+from benchmarks.workload import Backlog, attach_all, intent, write
 
 from sexton.schemas import records
 
@@ -109,8 +108,8 @@ def plain_consumer(bench: Bench, keys: int) -> dict[str, Any]:
 def many_subjects(count: int) -> dict[str, Any]:
     """Let tasks judge nearly 10,000 subjects each, every intent another; count the calls to the issuer."""
     with open_bench("pipeline", _PARTITIONS) as bench:
-        attach_all(bench, count)
-        names = [tenant_name(number) for number in range(count)]
+        names = [f"tenant-{number:06d}" for number in range(count)]
+        attach_all(bench.settings, names)
         write(bench.settings, (intent(name, name, 1, [f"{name}/key"]) for name in names))
         one_batch = {"SEXTON_REAPER_INTENTS_PER_TRIGGER": str(2 * count)}
         run = work_off(bench, count, one_batch, least_batches=1)

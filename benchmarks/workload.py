@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import httpx
 from benchmarks.harness import BUCKET, say
 from confluent_kafka import Producer
 
@@ -17,7 +18,7 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.generations import suffix
 from sexton.schemas.settings import Settings
 
-__all__ = ["KEYS_PER_INTENT", "Backlog", "Piece", "intent", "key_batch", "write"]
+__all__ = ["KEYS_PER_INTENT", "Backlog", "Piece", "attach_all", "intent", "key_batch", "write"]
 
 KEYS_PER_INTENT = 100
 KEY_BYTES = 84
@@ -132,6 +133,14 @@ def write(settings: Settings, intents: Iterable[events.DeletionIntent]) -> None:
         producer.poll(0)
     if left := producer.flush(120):
         raise RuntimeError(f"intents not delivered: {left}")
+
+
+def attach_all(settings: Settings, tenants: list[str]) -> None:
+    """Attach tenants, 10,000 in a call: all get generation 1."""
+    with httpx.Client(base_url=settings.issuer_url, timeout=60, trust_env=False) as client:
+        for start in range(0, len(tenants), 10_000):
+            body = {"node": "node-a", "tenants": tenants[start : start + 10_000]}
+            client.post("/v1/attach", json=body).raise_for_status()
 
 
 def key_batch(tenant: str, first: int, generation: int, count: int = KEYS_PER_INTENT) -> list[str]:
