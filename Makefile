@@ -13,7 +13,7 @@ STAMP := $(VENV)/.setup-$(shell cat $(REQUIREMENTS) pyproject.toml Makefile depl
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test model lint format bench test-fresh lock clean
+.PHONY: help setup java jars demo test test-stores model lint format bench test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

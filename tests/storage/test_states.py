@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
 from xml.sax.saxutils import escape
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.storage import Delete, Effect, Kind, xml_unsafe
+from sexton.storage.reply import scan_errors
 from sexton.storage.states_of import read_reply
 from sexton.storage.wire import RawReply
+from sexton.storage.xml_body import build_body
 
 KEY = st.text(min_size=1, max_size=6).filter(lambda key: not xml_unsafe(key))
 
@@ -120,3 +123,30 @@ class TestVersions:
 
         assert (dict(result.markers), result.erased_markers) == ({0: "m9"}, frozenset({1}))
         assert (result.clean, result.effect, result.request_id) == (True, Effect.KNOWN, "R")
+
+
+class TestScan:
+    @given(
+        st.lists(KEY, min_size=1, max_size=8, unique=True),
+        st.lists(st.tuples(KEY, st.sampled_from(["Deleted", "InternalError", "AccessDenied"])), max_size=3),
+        st.randoms(use_true_random=False),
+    )
+    def test_the_scan_and_the_parser_agree(
+        self, sent: list[str], more: list[tuple[str, str]], random: Random
+    ) -> None:
+        """Where the quick scan of a reply with failed keys has an answer, the parser has the same one."""
+        told = [(key, random.choice(["Deleted", "InternalError"])) for key in sent if random.random() < 0.95]
+        entries = [
+            entry("Deleted", Key=key)
+            if what == "Deleted"
+            else entry("Error", Key=key, Code=what, Message="<m>")
+            for key, what in told + more[: random.randint(0, 1) * 3]
+        ]
+        random.shuffle(entries)
+        reply = RawReply(200, "R", f"<DeleteResult>{''.join(entries)}</DeleteResult>".encode())
+        scanned = scan_errors(build_body(sent), reply)
+        if scanned is not None:
+            states = read_reply("bucket", [Delete(key) for key in sent], reply).states
+            assert scanned == {index: (state.code, state.message) for index, state in states.items()}
+        if sorted(told) == sorted(told + more) and len(told) == len(sent):
+            assert scanned is not None

@@ -11,10 +11,10 @@ from sexton.storage.abilities import Abilities, Ability, has_dot_segments
 from sexton.storage.errors import NoReply
 from sexton.storage.errors_table import Scope, classify, classify_single
 from sexton.storage.locks import lock_of
-from sexton.storage.reply import child_text, is_clean, parsed
+from sexton.storage.reply import child_text, is_clean, parsed, scan_errors
 from sexton.storage.signing import RequestSigner, checksum_headers, md5_headers
 from sexton.storage.states import BatchResult, Delete, Effect, KeyState, Kind, merge_results, with_lock
-from sexton.storage.states_of import fault_result, read_reply, request_fault
+from sexton.storage.states_of import fault_result, key_state, read_reply, request_fault
 from sexton.storage.wire import RawReply, Wire, retry_after
 from sexton.storage.xml_body import DeleteBody, build_items
 
@@ -48,6 +48,10 @@ class Batches:
             # The common case ends here: nothing was parsed, and no object was made for any key.
             ids = (reply.request_id,) if reply.request_id else ()
             return BatchResult(bucket, body.count, request_ids=ids, seconds=time.monotonic() - started)
+        if isinstance(reply, RawReply) and abilities.object_lock is not Ability.YES:
+            scanned = _scanned(bucket, body, reply)
+            if scanned is not None:
+                return replace(scanned, seconds=time.monotonic() - started)
         whole = [Delete(item) if isinstance(item, str) else item for item in items]
         result = self._read(bucket, whole, reply)
         if _is_about_content(result):
@@ -66,7 +70,7 @@ class Batches:
         query = {} if item.version_id is None else {"versionId": item.version_id}
         try:
             request = self._signer.call("DELETE", bucket, item.key, query, headers)
-            if self._wire.folds_paths(request.url) and has_dot_segments(item.key):
+            if has_dot_segments(item.key) and self._wire.folds_paths(request.url):
                 return fault_result(bucket, 1, _refused("FoldedKey", "the HTTP proxy would fold the path"))
             reply = self._wire.exchange(bucket, request)
         except StoreUnavailable as error:
@@ -164,6 +168,15 @@ class Batches:
                 lock = lock_of(self._signer, self._wire, bucket, items[index].key, items[index].version_id)
                 states[index] = with_lock(state, lock.retain_until, lock.legal_hold) if lock else state
         return replace(result, states=states)
+
+
+def _scanned(bucket: str, body: DeleteBody, reply: RawReply) -> BatchResult | None:
+    failed = scan_errors(body, reply)
+    if not failed:
+        return None
+    states = {index: key_state(code or "Error", message) for index, (code, message) in failed.items()}
+    ids = (reply.request_id,) if reply.request_id else ()
+    return BatchResult(bucket, body.count, states, request_ids=ids, retry_after_s=retry_after(reply.headers))
 
 
 def _read_single(bucket: str, item: Delete, reply: RawReply) -> BatchResult:

@@ -151,7 +151,8 @@ class BatchDeleter:
                 self._launch(lambda: self._batches.delete(bucket, items, body, abilities, bypass_governance)),
             )
         for index in plan.singles:
-            item = plan.items[index]
+            given = plan.items[index]
+            item = Delete(given) if isinstance(given, str) else given
             gathering.add(
                 [index],
                 self._launch(partial(self._batches.delete_one, bucket, item, abilities, bypass_governance)),

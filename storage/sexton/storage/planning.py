@@ -10,6 +10,7 @@ from sexton.storage.errors import InvalidBatch
 from sexton.storage.states import Delete, KeyState
 from sexton.storage.states_of import key_state
 from sexton.storage.xml_body import (
+    MAX_KEY_BYTES,
     MAX_KEYS,
     DeleteBody,
     build_body,
@@ -25,7 +26,7 @@ __all__ = ["Plan", "make_plan", "plain_body"]
 class Plan:
     """The items, and by index: those of one batch (with its body), the single ones, the refused ones."""
 
-    items: Sequence[Delete]
+    items: Sequence[str | Delete]
     batch: Sequence[int]
     body: DeleteBody | None
     singles: Sequence[int]
@@ -62,12 +63,33 @@ def make_plan(items: Sequence[str | Delete], abilities: Abilities) -> Plan:
     """Divide 1 to 1000 items; raises InvalidBatch for an empty, too long or repeating list."""
     if not 1 <= len(items) <= MAX_KEYS:
         raise InvalidBatch(f"a batch holds 1 to {MAX_KEYS} keys: {len(items)}")
-    whole = [Delete(item) if isinstance(item, str) else item for item in items]
-    seen: set[tuple[str, str | None]] = set()
+    easy = [index for index, item in enumerate(items) if _is_easy(item)]
+    keys = [items[index] for index in easy]
+    body = plain_body(keys, abilities) if keys else None
+    if body is None:
+        easy, keys = [], []
+    seen: set[tuple[str, str | None]] = {(key if isinstance(key, str) else key.key, None) for key in keys}
+    batch, singles, refused = _divided(items, set(easy), seen, abilities)
+    if batch:
+        # Some that looked hard fit after all: the batch takes them too.
+        easy += batch
+        body = build_items([_whole(items[index]) for index in easy])
+    return Plan(items, easy, body, singles, refused)
+
+
+def _divided(
+    items: Sequence[str | Delete],
+    easy: set[int],
+    seen: set[tuple[str, str | None]],
+    abilities: Abilities,
+) -> tuple[list[int], list[int], dict[int, KeyState]]:
     batch: list[int] = []
     singles: list[int] = []
     refused: dict[int, KeyState] = {}
-    for index, item in enumerate(whole):
+    for index, given in enumerate(items):
+        if index in easy:
+            continue
+        item = _whole(given)
         if (item.key, item.version_id) in seen:
             raise InvalidBatch(f"a batch names no key and version twice: {item.key!r}")
         seen.add((item.key, item.version_id))
@@ -76,8 +98,18 @@ def make_plan(items: Sequence[str | Delete], abilities: Abilities) -> Plan:
             refused[index] = way
         else:
             (batch if way == "batch" else singles).append(index)
-    body = build_items([whole[i] for i in batch]) if batch else None
-    return Plan(whole, batch, body, singles, refused)
+    return batch, singles, refused
+
+
+def _is_easy(item: str | Delete) -> bool:
+    # A printable text holds nothing that XML cannot carry, and so short a one is not too long in bytes.
+    if isinstance(item, str):
+        return item.isprintable() and 0 < len(item) <= MAX_KEY_BYTES // 4
+    return not _is_bound(item) and item.key.isprintable() and 0 < len(item.key) <= MAX_KEY_BYTES // 4
+
+
+def _whole(item: str | Delete) -> Delete:
+    return Delete(item) if isinstance(item, str) else item
 
 
 def _way(item: Delete, abilities: Abilities) -> KeyState | str:

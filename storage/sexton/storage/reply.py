@@ -24,12 +24,15 @@ __all__ = [
     "is_clean",
     "local_name",
     "parsed",
+    "scan_errors",
 ]
 
 SHOWN_PROBLEMS = 5
 """Keys that an UncleanReply lists; the rest is counted."""
 
 _DELETED_KEY = re.compile(rb"<Deleted>\s*<Key>([^<]*)</Key>")
+_ERROR = re.compile(rb"<Error>.*?</Error>", re.DOTALL)
+_KEY = re.compile(rb"<Key>([^<]*)</Key>")
 _DELETED = (b"<Deleted><Key>", b"</Key></Deleted>")
 HINTS = {
     "SignatureDoesNotMatch": "the secret key is not the one that the store knows for this access key",
@@ -54,6 +57,35 @@ def is_clean(sent: DeleteBody, reply: RawReply) -> bool:
         return False
     told = _DELETED_KEY.findall(reply.body)
     return len(told) == sent.count and set(told) == set(sent.escaped)
+
+
+def scan_errors(sent: DeleteBody, reply: RawReply) -> dict[int, tuple[str, str]] | None:
+    """Return code and message of each failed key by its index, where the reply accounts for every key once.
+
+    Some failed keys are common under load, and parsing the whole reply for them costs as much as all the
+    rest. None means that it has to be parsed: keys escaped in another way, versions, anything that does not
+    add up.
+    """
+    body = reply.body
+    if reply.status != 200 or not sent.plain or b"DeleteMarker" in body:
+        return None
+    if not body.rstrip().endswith(b"</DeleteResult>"):
+        return None
+    errors, deleted = _ERROR.findall(body), _DELETED_KEY.findall(body)
+    named = [match[1] for match in map(_KEY.search, errors) if match]
+    if len(named) + len(deleted) != sent.count or len(named) != body.count(b"<Error"):
+        return None
+    escaped = sent.escaped
+    if body.count(b"<Deleted") != len(deleted) or {*named, *deleted} != set(escaped):
+        return None
+    indexes = {key: index for index, key in enumerate(escaped)}
+    found = {}
+    for key, error in zip(named, errors, strict=True):
+        element = parsed(error)
+        if element is None:
+            return None
+        found[indexes[key]] = (child_text(element, "Code"), child_text(element, "Message"))
+    return found
 
 
 def check_reply(bucket: str, sent: DeleteBody, reply: RawReply) -> None:
