@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from sexton.producers._emitter import Emitter, Statistics
 from sexton.producers._errors import ConnectionClosed, DeliveryFailed, Detached, HandleUnusable, Superseded
 from sexton.producers._fork import renew_after_fork
 from sexton.producers._handle import Tenant, intents_for
-from sexton.producers._issuer import Issuer, open_issuer
+from sexton.producers._issuer import FirstFormIssuer, Issuer, open_issuer
 from sexton.producers._limits import Limits
 from sexton.producers._receipt import Receipt
 from sexton.schemas import events
 from sexton.schemas.checks import check_tenant
-from sexton.schemas.errors import InvalidEvent, UsageError
+from sexton.schemas.errors import InvalidEvent, RequestRefused, UsageError
+from sexton.schemas.events import GenerationForm
+from sexton.schemas.generations import PackedGeneration
 from sexton.schemas.settings import Settings, load
 
 __all__ = ["Sexton"]
@@ -40,8 +43,13 @@ class Sexton:
         settings: Settings,
         issuer: Issuer | None = None,
         bucket: str | None = None,
+        form: GenerationForm = GenerationForm.FINAL,
+        number: int | None = None,
     ) -> None:
         check_tenant(node)
+        self._form, self._number = form, number
+        self._registration: Any = None
+        self._registering = threading.Lock()
         self._node = node
         self._bucket = bucket
         self._emitter = emitter
@@ -61,6 +69,8 @@ class Sexton:
         limits: Limits | None = None,
         issuer: Issuer | None = None,
         bucket: str | None = None,
+        form: str = "final",
+        number: int | None = None,
         **overrides: Any,
     ) -> Self:
         """Return a connection for a node; nothing is contacted before the first call.
@@ -70,11 +80,35 @@ class Sexton:
         on top, for example `issuer_url=...`. `issuer` replaces the HTTP client. `bucket` is where
         `replace_index` deletes unless it is told another one.
 
+        With `form="first"` the node registers before its first attach: it gets a node generation under its
+        `number` (0 to 65535, chosen by the issuer if not given), tenants that are new take the first form,
+        and keys and guards carry all three parts. RequestRefused of type `stale-node` then means that the
+        node has been started again elsewhere: this process must stop.
+
         Raises InvalidSettings, InvalidEvent for a node without a name.
         """
         limits = limits or Limits()
         settings = _settings(settings, overrides)
-        return cls(node, Emitter.open(settings, limits), settings, issuer, bucket)
+        emitter = Emitter.open(settings, limits)
+        return cls(node, emitter, settings, issuer, bucket, _form(form), number)
+
+    def _registered(self) -> Any:
+        """Register once for this connection; what is handed out later is bound to that registration."""
+        issuer = cast(FirstFormIssuer, self._authority())
+        with self._registering:
+            if self._registration is None:
+                self._registration = issuer.register_node(self._node, self._number)
+            return self._registration
+
+    @contextmanager
+    def _unless_stale(self) -> Iterator[None]:
+        try:
+            yield
+        except RequestRefused as error:
+            if error.type == "stale-node":
+                for name in list(self._handles):
+                    self._end(name, Superseded(f"the node has been started again elsewhere: {self._node}"))
+            raise
 
     @property
     def node(self) -> str:
@@ -89,7 +123,14 @@ class Sexton:
         """
         check_tenant(tenant)
         self._open()
-        return self._hand_out(tenant, self._authority().attach(self._node, tenant).generation)
+        if self._form is GenerationForm.FINAL:
+            attached = self._authority().attach(self._node, tenant)
+            return self._hand_out(tenant, attached.generation, None)
+        registration = self._registered()
+        with self._unless_stale():
+            issuer = cast(FirstFormIssuer, self._authority())
+            attached = issuer.attach(self._node, tenant, registration=registration)
+        return self._hand_out(tenant, attached.generation, attached.packed)
 
     def re_attach(self) -> dict[str, Tenant]:
         """Take a new generation of every tenant that the issuer says this node holds, after a (re)start.
@@ -98,10 +139,19 @@ class Sexton:
         the answer: they have moved to another node. Raises IssuerUnavailable, RequestRefused.
         """
         self._open()
-        generations = self._authority().re_attach(self._node)
-        for name in set(self._handles) - set(generations):
+        held = self._take_all()
+        for name in set(self._handles) - set(held):
             self._end(name, Superseded(f"the tenant is no longer held by {self._node}: {name}"))
-        return {name: self._hand_out(name, generation) for name, generation in generations.items()}
+        return {name: self._hand_out(name, *parts) for name, parts in held.items()}
+
+    def _take_all(self) -> dict[str, tuple[int, PackedGeneration | None]]:
+        if self._form is GenerationForm.FINAL:
+            return {name: (g, None) for name, g in self._authority().re_attach(self._node).items()}
+        registration = self._registered()
+        with self._unless_stale():
+            issuer = cast(FirstFormIssuer, self._authority())
+            attached = issuer.re_attach_all(self._node, registration=registration)
+        return {each.tenant: (each.generation, each.packed) for each in attached}
 
     def promise_delete(
         self,
@@ -185,6 +235,7 @@ class Sexton:
     def renew(self) -> None:
         """In a forked child: what the parent's threads have locked stays locked."""
         self._lock = threading.Lock()
+        self._registering = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -209,9 +260,9 @@ class Sexton:
         if self._undelivered is not None:
             raise ConnectionClosed()
 
-    def _hand_out(self, name: str, generation: int) -> Tenant:
+    def _hand_out(self, name: str, generation: int, packed: PackedGeneration | None) -> Tenant:
         self._end(name, Superseded(f"attached anew as generation {generation}: {name}"))
-        handle = Tenant(name, generation, self._node, self._emitter, self._give_back, self._bucket)
+        handle = Tenant(name, generation, self._node, self._emitter, self._give_back, self._bucket, packed)
         self._handles[name] = handle
         return handle
 
@@ -230,6 +281,13 @@ class Sexton:
         except InvalidEvent as error:
             what = "operation" if tenant is None else "tenant"
             raise InvalidEvent(f"{what}: {error}") from error
+
+
+def _form(form: str) -> GenerationForm:
+    try:
+        return GenerationForm(form)
+    except ValueError as error:
+        raise UsageError(f"form must be final or first: {form!r}") from error
 
 
 def _settings(settings: Settings | None, overrides: dict[str, Any]) -> Settings:

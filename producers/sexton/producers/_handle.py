@@ -24,7 +24,7 @@ from sexton.producers._receipt import Receipt
 from sexton.schemas import events
 from sexton.schemas.checks import check_bucket, check_keys
 from sexton.schemas.errors import EnvironmentFault, InvalidEvent, UsageError
-from sexton.schemas.generations import suffix
+from sexton.schemas.generations import PackedGeneration, suffix
 
 __all__ = ["Tenant", "intents_for"]
 
@@ -44,11 +44,17 @@ class Tenant:
         emitter: Emitter,
         detach: Callable[[str], object],
         bucket: str | None = None,
+        packed: PackedGeneration | None = None,
     ) -> None:
         self._name = name
         self._generation = generation
-        self._suffix = suffix(generation)
-        self._guards = (events.GenerationGuard(name, generation),)
+        self._packed = packed
+        if packed is None:
+            self._suffix = suffix(generation)
+            self._guards = (events.GenerationGuard(name, generation),)
+        else:
+            self._suffix = packed.suffix
+            self._guards = (events.GenerationGuard(name, generation, node, packed.node_generation),)
         self._node = node
         self._emitter = emitter
         self._detach = detach
@@ -68,6 +74,11 @@ class Tenant:
     def generation(self) -> int:
         """The generation of this attachment."""
         return self._generation
+
+    @property
+    def packed(self) -> PackedGeneration | None:
+        """The packed generation of a tenant of the first form, None for the final form."""
+        return self._packed
 
     def key(self, name: str) -> str:
         """Return `name` with this attachment's suffix: `layer-1` -> `layer-1-00000008`.

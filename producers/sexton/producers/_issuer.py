@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
+from sexton.schemas.generations import PackedGeneration
 from sexton.schemas.settings import Settings
 
-__all__ = ["Attachment", "Issuer", "open_issuer"]
+__all__ = ["Attachment", "FirstFormIssuer", "Issuer", "open_issuer"]
 
 
 class Attachment(Protocol):
@@ -16,6 +17,18 @@ class Attachment(Protocol):
     @property
     def generation(self) -> int:
         """The generation that was handed out, once and to nobody else."""
+
+
+class FirstFormAttachment(Attachment, Protocol):
+    """The answer to an attach of a registered node."""
+
+    @property
+    def tenant(self) -> str:
+        """The tenant's name."""
+
+    @property
+    def packed(self) -> PackedGeneration | None:
+        """All parts of a generation of the first form, None for a tenant of the final form."""
 
 
 class Issuer(Protocol):
@@ -36,6 +49,21 @@ class Issuer(Protocol):
 
     def drop(self, tenant: str) -> object:
         """End a tenant: nothing is issued for it afterwards."""
+
+
+class FirstFormIssuer(Issuer, Protocol):
+    """The calls of a node of the first form; `registration` is what `register_node` returned."""
+
+    def register_node(self, node: str, number: int | None = None) -> Any:
+        """Hand out the node's next node generation; every process with an older one must stop."""
+
+    def attach(
+        self, node: str, tenant: str, request_id: str | None = None, *, registration: Any = None
+    ) -> FirstFormAttachment:
+        """Hand out the tenant's next generation, if the registration is the node's newest."""
+
+    def re_attach_all(self, node: str, *, registration: Any = None) -> Sequence[FirstFormAttachment]:
+        """Hand out the next generation of every tenant that the node holds, of either form."""
 
 
 def open_issuer(settings: Settings) -> Issuer:
