@@ -15,10 +15,24 @@ from sexton.issuer import rules
 from sexton.issuer.projection import MAX_AHEAD, Projection, RedisUnavailable, _script
 from sexton.issuer.rules import Hashes
 
-SCRIPTS = ("compare_v1", "project_v1", "propose_v1", "repair_v1", "withdraw_v1")
+SCRIPTS = ("compare_v2", "project_v1", "propose_v1", "repair_v1", "withdraw_v1")
 TAG = "{sexton:lua-test}"
 KEYS = [f"{TAG}:meta", f"{TAG}:newest", f"{TAG}:proposed"]
-ODD = ("", "x", "5", "@", "5@", "@5", "1@x", "-1@2", "4294967294", "4294967294@7", "1@99999999999999999999")
+ODD = (
+    "",
+    "x",
+    "5",
+    "@",
+    "5@",
+    "@5",
+    "1@x",
+    "-1@2",
+    "4294967294",
+    "4294967294@7",
+    "1@99999999999999999999",
+    "1@2 1@3",
+    " ",
+)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -66,7 +80,10 @@ def test_lua_rules_are_the_pure_rules(shared: Installation, steps: list[tuple[st
 
     def lua(name: str, keys: list[str], *arguments: str) -> Any:
         reply = client.eval(_script(name)[0], len(keys), *keys, *arguments)
-        return [r.decode() for r in reply] if isinstance(reply, list) else reply.decode()
+        return text_of(reply)
+
+    def text_of(reply: Any) -> Any:
+        return [text_of(item) for item in reply] if isinstance(reply, list) else reply.decode()
 
     def flat(rows: list[tuple[str, ...]]) -> list[str]:
         return [text for row in rows for text in row]
@@ -78,7 +95,13 @@ def test_lua_rules_are_the_pure_rules(shared: Installation, steps: list[tuple[st
             found = lua("propose_v1", KEYS, "log", str(MAX_AHEAD), *flat(rows))
             assert found == rules.propose(model, "log", MAX_AHEAD, rows)
         elif kind == "compare":
-            assert lua("compare_v1", KEYS[:2], "log", *flat(rows)) == rules.compare(model, "log", rows)
+            chunks = [rows[at : at + 2] for at in range(0, len(rows), 2)]
+            arguments = [
+                text
+                for chunk in chunks
+                for text in (str(len(chunk)), " ".join(e for _, e in chunk), *(n for n, _ in chunk))
+            ]
+            assert lua("compare_v2", KEYS[:2], "log", *arguments) == rules.compare(model, "log", chunks)
         elif kind == "project":
             assert lua("project_v1", KEYS[1:], *flat(rows)) == rules.project(model, rows)
         elif kind == "repair":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import fastavro
 import pytest
@@ -134,7 +134,7 @@ def test_columns_that_do_not_fit(column: str, cells: list[int]) -> None:
     state = fold([GENESIS, events.Issued("r", "c", attach, "n", 0, 1, grants, ends, NOW)])
 
     with pytest.raises(BadSnapshot, match="does not fit"):
-        Restorer().add(replace(chunk_of(state), **{column: cells}))
+        Restorer().add(replace(chunk_of(state), **cast(Any, {column: cells})))
 
 
 def test_other_numbers_than_the_manifest_says() -> None:

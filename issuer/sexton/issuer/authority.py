@@ -84,11 +84,16 @@ class Authority:
         with self._metrics.issue_seconds.time():
             while True:
                 ends = self._journal.read_ends(deadline)
-                with self._reader.state() as state:
-                    step = next_step(state, call)
+                step = self._next_step(call)
+                if isinstance(step, Part):
+                    self._issue_part(call, step, ends, deadline)
+                    step = self._next_step(call)  # what was read back may be all
                 if isinstance(step, Granted):
                     return step
-                self._issue_part(call, step, ends, deadline)
+
+    def _next_step(self, call: Call) -> Granted | Part:
+        with self._reader.state() as state:
+            return next_step(state, call)
 
     def _issue_part(self, call: Call, part: Part, ends: Ends, deadline: Deadline) -> None:
         grants = self._witness.propose(part.tenants, deadline)

@@ -44,16 +44,15 @@ def propose(redis: Hashes, log_id: str, ahead: int, expected: Sequence[tuple[str
     return reply
 
 
-def compare(redis: Hashes, log_id: str, expected: Sequence[tuple[str, str]]) -> list[str]:
-    """Answer each (tenant, entry of the caller's fold): equal, absent or different, and what is there."""
+def compare(redis: Hashes, log_id: str, chunks: Sequence[Sequence[tuple[str, str]]]) -> list[str | list[str]]:
+    """Answer each chunk of (tenant, entry of the caller's fold): all equal, or what is there instead."""
     if redis.meta.get("log") != log_id:
         return ["missing"]
-    answers, raws = "", []
-    for tenant, entry in expected:
-        raw = redis.newest.get(tenant, "")
-        answers += "=" if raw == entry else "!" if raw else "?"
-        raws += [raw] if raw not in (entry, "") else []
-    return [answers, *raws]
+    found = [[redis.newest.get(tenant, "") for tenant, _ in chunk] for chunk in chunks]
+    return [
+        "=" if there == [entry for _, entry in chunk] else there
+        for there, chunk in zip(found, chunks, strict=True)
+    ]
 
 
 def project(redis: Hashes, entries: Sequence[tuple[str, str, str]]) -> str:

@@ -213,7 +213,6 @@ class _Writer:
             settings.kafka(
                 **{
                     "client.id": "sexton-issuer-snapshots",
-                    "enable.idempotence": True,
                     "acks": "all",
                     "linger.ms": 5,
                     "compression.type": "lz4",

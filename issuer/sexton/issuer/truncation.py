@@ -1,9 +1,9 @@
 """Truncating the log: records below a verified snapshot are deleted, by hand only, and after a last proof.
 
-What is deleted cannot be folded again, so this is where snapshots are checked against the log itself: each
-event is folded once more from the start of what is there, and at each snapshot's place the state must have the
-bytes that the snapshot has. Only then is the log cut, below the older of the snapshots that are kept: if the
-newer one breaks later, the older one and the events after it still give the state.
+What is deleted cannot be folded again, so this is where snapshots are checked against the log itself. Each
+event is folded once more from the start of what is there, and at each snapshot's place the state must have
+the bytes that the snapshot has. Only then is the log cut, below the older of the snapshots that are kept: if
+the newer one breaks later, the older one and the events after it still give the state.
 """
 
 from __future__ import annotations
