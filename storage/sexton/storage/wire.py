@@ -23,6 +23,7 @@ from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
 
 from sexton.storage.errors import NoReply
+from sexton.storage.plain_wire import Broken, PlainWire
 from sexton.storage.settings import StoreSettings
 
 __all__ = ["RawReply", "Wire", "retry_after"]
@@ -52,9 +53,13 @@ class Wire:
         self._settings = settings
         self._ca_bundle = ca_bundle
         self._pools: dict[str, URLLib3Session] = {}
+        self._plain: dict[str, PlainWire | None] = {}
 
     def exchange(self, bucket: str, request: AWSPreparedRequest) -> RawReply:
         """Send a request once and return the whole reply; raises NoReply."""
+        plain = self._plain_way(request.url)
+        if plain is not None:
+            return self._exchange_plainly(bucket, plain, request)
         try:
             response: AWSResponse = self._pool(request.url).send(request)
         except BotoCoreError as error:
@@ -79,6 +84,58 @@ class Wire:
         """Drop the connections."""
         for pool in self._pools.values():
             pool.close()
+        for plain in self._plain.values():
+            if plain is not None:
+                plain.close()
+
+    def _plain_way(self, url: str) -> PlainWire | None:
+        """Return the short way to the origin of a URL, None where TLS or a proxy asks for the pool."""
+        if not url.startswith("http:"):
+            return None
+        origin = url[: url.index("/", 7)]
+        if origin not in self._plain:
+            plain = PlainWire(origin, self._settings.connect_timeout_s, self._settings.read_timeout_s)
+            self._plain.setdefault(origin, None if get_environ_proxies(url) else plain)
+        return self._plain[origin]
+
+    def _exchange_plainly(self, bucket: str, plain: PlainWire, request: AWSPreparedRequest) -> RawReply:
+        headers: Any = request.headers
+        body: Any = request.body or b""
+        try:
+            reply = plain.exchange(request.method, request.url, headers, body)
+        except Broken as broken:
+            raise self._broken(bucket, request.url, broken) from broken
+        return RawReply(reply.status, reply.headers.get("x-amz-request-id", ""), reply.body, reply.headers)
+
+    def _broken(self, bucket: str, url: str, broken: Broken) -> NoReply:
+        address = urlsplit(url)
+        where = f"bucket={bucket} store={address.scheme}://{address.netloc}"
+        if not broken.sent:
+            return self._unreachable(bucket, url, broken)
+        if broken.code == "ReadTimeout":
+            return self._too_late(where)
+        if broken.code == "TornReply":
+            return NoReply(f"{broken}, effect unknown: {where}", effect_unknown=True, code=broken.code)
+        message = f"the connection broke, effect unknown: {where}: {broken}"
+        return NoReply(message, effect_unknown=True, code=broken.code)
+
+    def _too_late(self, where: str) -> NoReply:
+        seconds = self._settings.read_timeout_s
+        message = f"the store did not answer within {seconds:g} s, effect unknown: {where}"
+        return NoReply(message, effect_unknown=True, code="ReadTimeout")
+
+    @staticmethod
+    def _unreachable(bucket: str, url: str, error: Exception) -> NoReply:
+        address = urlsplit(url)
+        # A host of the bucket's own that cannot be reached says nothing about the other buckets.
+        own_host = (address.hostname or "").startswith(f"{bucket}.")
+        where = f"bucket={bucket} store={address.scheme}://{address.netloc}"
+        return NoReply(
+            f"no connection to the store, nothing was sent: {where}: {error}",
+            effect_unknown=False,
+            hint="is the store up, and SEXTON_S3_ENDPOINT_URL right?",
+            code="BucketHostUnreachable" if own_host else "EndpointUnreachable",
+        )
 
     def _pool(self, url: str) -> URLLib3Session:
         address = urlsplit(url)
@@ -102,18 +159,9 @@ class Wire:
         address = urlsplit(url)
         where = f"bucket={bucket} store={address.scheme}://{address.netloc}"
         if isinstance(error, _NEVER_SENT):
-            # A host of the bucket's own that cannot be reached says nothing about the other buckets.
-            own_host = (address.hostname or "").startswith(f"{bucket}.")
-            return NoReply(
-                f"no connection to the store, nothing was sent: {where}: {error}",
-                effect_unknown=False,
-                hint="is the store up, and SEXTON_S3_ENDPOINT_URL right?",
-                code="BucketHostUnreachable" if own_host else "EndpointUnreachable",
-            )
+            return self._unreachable(bucket, url, error)
         if isinstance(error, ReadTimeoutError):
-            seconds = self._settings.read_timeout_s
-            message = f"the store did not answer within {seconds:g} s, effect unknown: {where}"
-            return NoReply(message, effect_unknown=True, code="ReadTimeout")
+            return self._too_late(where)
         message = f"the connection broke, effect unknown: {where}: {error}"
         return NoReply(message, effect_unknown=True, code="ConnectionBroken")
 

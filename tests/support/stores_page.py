@@ -1,0 +1,91 @@
+"""Write the tables of docs/stores.md: `python -m tests.support.stores_page` at the root of the tree.
+
+The table of error classes comes from the code, the table of probes from running every store that is built.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import boto3
+from tests.support.s3_stores import STORES, Running, binary_of
+
+from sexton.storage import SPELLINGS, Abilities, Ability, BatchDeleter, table_markdown
+
+__all__ = ["PAGE", "main", "probe_table", "with_table"]
+
+PAGE = Path(__file__).parents[2] / "docs" / "stores.md"
+_ROWS = {
+    "DeleteObjects with CRC32": "crc32",
+    "DeleteObjects with Content-MD5": "md5",
+    "more than 1,000 keys are refused": "refuses_1001",
+    "ETag condition checked in the batch": "batch_condition",
+    "ETag condition checked in the single call": "single_condition",
+    "listing in the order of UTF-8 bytes": "lists_in_order",
+    "listing names every key exactly": "lists_exactly",
+}
+
+
+def probe_table(found: Mapping[str, Abilities]) -> str:
+    """Return what was found, a column for each store."""
+    lines = [f"| probe | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
+    for title, name in _ROWS.items():
+        lines.append(f"| {title} | {' | '.join(str(getattr(a, name)) for a in found.values())} |")
+    for spelling in SPELLINGS:
+        kept = " | ".join(_kept(abilities, spelling.name) for abilities in found.values())
+        lines.append(f"| keeps apart: {spelling.name} | {kept} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_table(page: str, name: str, table: str) -> str:
+    """Return the page with the table between its two marks replaced."""
+    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+    head, _, rest = page.partition(start)
+    _, _, tail = rest.partition(end)
+    return f"{head}{start}\n{table}\n{end}{tail}"
+
+
+def main() -> None:
+    """Write both tables."""
+    found = {name: _probe(name) for name, (_, build) in STORES.items() if not build or binary_of(build)}
+    page = PAGE.read_text(encoding="utf-8")
+    page = with_table(page, "error classes", table_markdown())
+    if len(found) == len(STORES):
+        page = with_table(page, "probes", probe_table(found))
+    PAGE.write_text(page, encoding="utf-8")
+
+
+def _probe(name: str) -> Abilities:
+    start, _ = STORES[name]
+    with tempfile.TemporaryDirectory() as folder, start(Path(folder)) as running:
+        return _probed(running)
+
+
+def _probed(running: Running) -> Abilities:
+    os.environ.update(running.environ)
+    url, region = running.settings.endpoint_url, running.settings.region
+    client = boto3.session.Session().client("s3", endpoint_url=url, region_name=region)
+    client.create_bucket(Bucket="probed")
+    with BatchDeleter(running.settings) as deleter:
+        return deleter.probe("probed")
+
+
+def _kept(abilities: Abilities, spelling: str) -> str:
+    ways = {"batch": (abilities.batch_keeps, abilities.batch_folds)}
+    ways["single"] = (abilities.single_keeps, abilities.single_folds)
+    answers = {
+        way: Ability.of(True if spelling in keeps else False if spelling in folds else None)
+        for way, (keeps, folds) in ways.items()
+    }
+    if not next(s for s in SPELLINGS if s.name == spelling).xml:
+        return f"{answers['single']} (never in a batch)"
+    if answers["batch"] is answers["single"]:
+        return str(answers["batch"])
+    return ", ".join(f"{way}: {answer}" for way, answer in answers.items())
+
+
+if __name__ == "__main__":
+    main()
