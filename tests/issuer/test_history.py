@@ -215,7 +215,8 @@ class TestRequestIds:
         """I-6: a retry whose answer was forgotten is void in the log and refused at the door."""
         state = State()
         state.requests = RequestIds(kept=2)
-        events_ = [GENESIS, *(issued("t", g, [0], timed(g)) for g in (1, 2, 3))]
+        events_: list[events.GenerationEvent] = [GENESIS]
+        events_ += [issued("t", g, [0], timed(g)) for g in (1, 2, 3)]
         assert [apply(state, offset, event) for offset, event in enumerate(events_)] == [VALID] * 4
 
         assert apply(state, 4, issued("t", 4, [0], timed(1))) == Void("request-expired")

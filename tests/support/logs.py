@@ -19,8 +19,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GENESIS = events.Genesis(1, "cluster", "log", "intents", NOW)
 _TENANTS = ("a", "b", "ü ☃", "d", "e")
 _NODES = ("n1", "n2", "n3")
-_KINDS = ("issue",) * 4 + ("barrier",) * 2
-_KINDS += ("first-form", "register", "detach", "drop", "fence", "import")
+_KINDS = [*("issue",) * 4, *("barrier",) * 2, "first-form", "register", "detach", "drop", "fence", "import"]
 
 
 def timed(milliseconds: int, number: int = 0) -> str:
@@ -84,7 +83,7 @@ def _event(draw: st.DrawFn, state: State, written: list[int], offset: int) -> ev
             return events.Fenced(request, "c", name, after, newest, ends, NOW)
         case _:
             form = draw(st.sampled_from(list(GenerationForm)))
-            number = draw(st.sampled_from((None, 0, 7)))
-            row = events.ImportedTenant(name, form, number, draw(st.sampled_from((None, node))))
+            found_at = draw(st.sampled_from((None, 0, 7)))
+            row = events.ImportedTenant(name, form, found_at, draw(st.sampled_from((None, node))))
             nodes = [events.ImportedNode(node, _NODES.index(node), 5)]
             return events.Imported(request, "c", 0, 1, [row], draw(st.sampled_from((nodes, []))), ends, NOW)
