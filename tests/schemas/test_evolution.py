@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import pytest
 from tests.schemas.samples import INTENT, golden
-from tests.support.versions import FixedSource, body, confluent, newer, with_field, with_guard, with_mode
+from tests.support.versions import (
+    FixedSource,
+    body,
+    confluent,
+    newer,
+    with_condition,
+    with_field,
+    with_guard,
+    with_mode,
+)
 
 from sexton.schemas import events
 from sexton.schemas.codec import Codec, schema_of
 from sexton.schemas.errors import UndecodableRecord
 from sexton.schemas.forms import to_avro
 
+GUARD = events.GenerationGuard("t", 1)
 V1 = schema_of(events.DeletionIntent).text
 V2 = newer(with_field)
 
@@ -39,6 +49,18 @@ def test_f_3_the_wrong_writers_schema_is_not_guessed() -> None:
 
     with pytest.raises(UndecodableRecord):
         codec.decode(confluent(1, body(V2, INTENT)), events.DeletionIntent)
+
+
+def test_a_field_that_may_narrow_a_guard_is_never_dropped() -> None:
+    """A newer writer's field inside a known guard is named in the dead letter: dropped, it would widen it."""
+    text = newer(with_condition)
+    codec = Codec(FixedSource({2: text}))
+    guard = ("sexton.GenerationGuard", {**to_avro(GUARD), "only_if": "x"})
+
+    with pytest.raises(UndecodableRecord, match=r"GenerationGuard\.only_if") as caught:
+        codec.decode(confluent(2, body(text, INTENT, guards=[guard])), events.DeletionIntent)
+
+    assert caught.value.reason == "unknown-field"
 
 
 def test_a_schema_is_asked_for_once() -> None:

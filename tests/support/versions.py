@@ -13,7 +13,16 @@ from sexton.schemas import events
 from sexton.schemas.codec import Schema, schema_of
 from sexton.schemas.forms import to_avro
 
-__all__ = ["FixedSource", "body", "confluent", "newer", "with_field", "with_guard", "with_mode"]
+__all__ = [
+    "FixedSource",
+    "body",
+    "confluent",
+    "newer",
+    "with_condition",
+    "with_field",
+    "with_guard",
+    "with_mode",
+]
 
 
 class FixedSource:
@@ -63,6 +72,13 @@ def with_guard(raw: dict[str, Any]) -> None:
     guards["type"]["items"].append(
         {"type": "record", "name": "MoonGuard", "fields": [{"name": "phase", "type": "string"}]}
     )
+
+
+def with_condition(raw: dict[str, Any]) -> None:
+    """Add a field to a known guard."""
+    guards = next(field for field in raw["fields"] if field["name"] == "guards")
+    known = next(guard for guard in guards["type"]["items"] if guard["name"] == "GenerationGuard")
+    known["fields"].append({"name": "only_if", "type": "string", "default": ""})
 
 
 def body(text: str, event: events.Event, **changes: Any) -> bytes:

@@ -145,7 +145,7 @@ class Codec:
         """Return the event in `data`, which must be one whole record of one of the expected classes.
 
         Raises UndecodableRecord with a stable reason: `null`, `empty`, `unframed`, `unknown-schema`,
-        `no-registry`, `bad-schema`, `wrong-type`, `malformed`, `trailing-bytes`.
+        `no-registry`, `bad-schema`, `wrong-type`, `unknown-field`, `malformed`, `trailing-bytes`.
         """
         writer, start = self._writer(data)
         cls = _CLASSES.get(writer.name)
@@ -153,6 +153,8 @@ class Codec:
             names = " or ".join(c.__name__ for c in expected)
             raise UndecodableRecord("wrong-type", f"expected {names}, not {writer.name}")
         reader = schema_of(cls)
+        if writer.header != reader.header and (unknown := _unknown_part(writer, reader)):
+            raise UndecodableRecord("unknown-field", f"a newer writer's field that may narrow it: {unknown}")
         stream = io.BytesIO(cast(bytes, data))
         stream.seek(start)
         try:
@@ -195,6 +197,36 @@ class Codec:
                 raise UndecodableRecord("unknown-schema", f"the registry has no schema id: {schema_id}")
             self._by_id[schema_id] = Schema.parse(text)
         return self._by_id[schema_id]
+
+
+def _unknown_part(writer: Schema, reader: Schema) -> str | None:
+    """Return the first field that only the writer knows inside a guard, an action or another nested record.
+
+    Avro's resolution drops such a field. At the top of a record that is how versions live together; inside a
+    guard it may be the very condition that keeps the object, and dropping it would make the guard wider.
+    """
+    known = _nested(reader.parsed, top=True)
+    for name, fields in sorted(_nested(writer.parsed, top=True).items()):
+        if unknown := sorted(fields - known.get(name, fields)):
+            return f"{name.removeprefix(f'{NAMESPACE}.')}.{unknown[0]}"
+    return None
+
+
+def _nested(schema: Any, *, top: bool = False) -> dict[str, set[str]]:
+    """Return the field names of every record below the top one."""
+    found: dict[str, set[str]] = {}
+    if isinstance(schema, list):
+        for branch in schema:
+            found |= _nested(branch)
+    elif isinstance(schema, dict):
+        fields = schema.get("fields", ())
+        if fields and not top:
+            found[str(schema["name"])] = {field["name"] for field in fields}
+        for inner in (*(field["type"] for field in fields), schema.get("items"), schema.get("values")):
+            found |= _nested(inner)
+        if isinstance(schema.get("type"), dict | list):
+            found |= _nested(schema["type"])
+    return found
 
 
 def _unknown_branch(writer: Schema, reader: Schema, data: bytes, start: int) -> str | None:
