@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import threading
 
 import pytest
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder, Traits
@@ -130,3 +131,25 @@ def test_a_store_that_cannot_be_asked_now(s3: S3Recorder, deleter: BatchDeleter)
     s3.script(None)
 
     assert probed(s3, deleter).batch_condition is YES
+
+
+def test_x_13_a_bucket_that_hangs_holds_up_no_other(s3: S3Recorder, deleter: BatchDeleter) -> None:
+    """X-13: while one bucket's store is slow to answer, another bucket is probed."""
+    s3.create_bucket("slow")
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hang(request: Recorded) -> None:
+        if request.bucket == "slow":
+            reached.set()
+            go_on.wait(10)
+
+    s3.script(hang)
+    thread = threading.Thread(target=deleter.probe, args=("slow",))
+    thread.start()
+    assert reached.wait(10)
+    try:
+        assert deleter.probe("bucket").crc32 is YES
+        assert thread.is_alive()
+    finally:
+        go_on.set()
+        thread.join()

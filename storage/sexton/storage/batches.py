@@ -66,7 +66,7 @@ class Batches:
         started = time.monotonic()
         headers = dict(BYPASS) if bypass_governance else {}
         if item.etag is not None:
-            headers["If-Match"] = item.etag
+            headers["If-Match"] = item.etag if item.etag[:1] in ('"', "*") else f'"{item.etag}"'
         query = {} if item.version_id is None else {"versionId": item.version_id}
         try:
             request = self._signer.call("DELETE", bucket, item.key, query, headers)

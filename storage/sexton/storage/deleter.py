@@ -58,7 +58,7 @@ class BatchDeleter:
         self.calls = Calls(self._signer, self._wire)
         self._abilities: dict[str, Abilities] = {}
         self._defaults: dict[str, Abilities] = {}
-        self._probing = threading.Lock()
+        self._probing: dict[str, threading.Lock] = {}
         self._free = threading.BoundedSemaphore(settings.requests_in_flight)
         self._senders = ThreadPoolExecutor(settings.requests_in_flight, thread_name_prefix="sexton-delete")
 
@@ -102,7 +102,8 @@ class BatchDeleter:
         StoreUnavailable when the store cannot be asked now; then nothing is remembered. `delete_all` goes by
         what was found.
         """
-        with self._probing:
+        # One lock for each bucket: a store that hangs holds up nobody else's probe.
+        with self._probing.setdefault(bucket, threading.Lock()):
             found = self._abilities.get(bucket)
             if found is None:
                 found = probe_store(self.calls, self._batches, bucket)
