@@ -190,11 +190,13 @@ class Parts:
         yield self.name, root
         for child in root.children(recursive=True):
             try:
-                name, above = child.name(), child.parent()
+                name, java, above = child.name(), Path(child.exe()).name == "java", child.parent()
                 java_above = above is not None and above.name() == "java"
             except psutil.NoSuchProcess:
                 continue
-            if name == "java":
+            if java and java_above:
+                continue  # between fork and exec: it shares the memory of the JVM, which is counted
+            if java:
                 yield "jvm", child
             elif name.startswith("python") and not java_above and self.name == "driver":
                 yield "workers", child
