@@ -137,6 +137,28 @@ def test_published_re_attach_and_validate(http: httpx.Client, unique: str) -> No
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("node", [4_000_000_000, "nobody", -1])
+def test_published_re_attach_of_an_unknown_node(http: httpx.Client, node: int | str) -> None:
+    """A node that holds nothing gets an empty list, whatever else it sends."""
+    body = {"node_id": node, "register": None, "empty_local_disk": True, "later": {"field": 1}}
+
+    reply = http.post("/upcall/v1/re-attach", json=body)
+
+    assert (reply.status_code, reply.json()) == (200, {"tenants": []})
+
+
+@pytest.mark.real
+def test_published_re_attach_names_every_field(http: httpx.Client, unique: str) -> None:
+    """Each tenant comes with its id, generation, mode and stripe size."""
+    http.post("/v1/attach", json={"node": f"n-{unique}", "tenant": unique})
+
+    reply = http.post("/upcall/v1/re-attach", json={"node_id": f"n-{unique}"}).json()
+
+    tenant = {"id": unique, "gen": 2, "mode": "AttachedSingle", "stripe_size": 32768}
+    assert reply == {"tenants": [tenant]}
+
+
+@pytest.mark.real
 def test_health_metrics_and_openapi(http: httpx.Client, issuer: IssuerClient, unique: str) -> None:
     """Health, readiness, metrics and the API's description are served."""
     issuer.attach("n", unique)

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.issuing import redis_of, refused
+from tests.support.issuing import keys, redis_of, refused
 
 from sexton.deploy.local import Installation
 from sexton.issuer.client import IssuerClient
+from sexton.issuer.deadline import Deadline
 from sexton.issuer.migration import Plan, check_not_below, read_plan, scan
+from sexton.issuer.positions import Positions
 from sexton.schemas.errors import UsageError
 from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant
 from sexton.storage import ObjectStore, StoreSettings
@@ -89,7 +91,7 @@ def test_files_that_are_refused(tmp_path: Path, text: str) -> None:
 
 def test_k_1_the_scan_parses_strictly() -> None:
     """K-1: only suffixes of the exact form count; a tenant without any has none, which is not 0."""
-    keys = [
+    names = [
         "p/a/index-0000000a",
         "p/a/index-00000009",
         "p/a/x-000000FF",
@@ -101,15 +103,15 @@ def test_k_1_the_scan_parses_strictly() -> None:
         "p/loose-000000ff",
     ]
 
-    found = [(each.tenant, each.highest, each.objects) for each in scan(keys, "p/", FINAL)]
+    found = [(each.tenant, each.highest, each.objects) for each in scan(names, "p/", FINAL)]
     assert found == [("a", 10, 6), ("b", None, 1), ("c", 0, 1)]
 
 
 def test_the_scan_reads_packed_suffixes() -> None:
     """Of the first form the attachment part counts, as a number, up to the largest."""
-    keys = [f"a/x-{value:016x}" for value in (7 << 40 | 1 << 24 | 9, 2**64 - 1, 9 << 40)]
+    names = [f"a/x-{value:016x}" for value in (7 << 40 | 1 << 24 | 9, 2**64 - 1, 9 << 40)]
 
-    (found,) = scan(keys, "", FIRST)
+    (found,) = scan(names, "", FIRST)
     assert (found.highest, found.packed and found.packed.pack()) == (0xFF_FFFF, 2**64 - 1)
 
 
@@ -176,13 +178,14 @@ def test_scan_and_import(
 
 
 @pytest.mark.real
-def test_verify(shared: Installation, issuer: IssuerClient, unique: str) -> None:
+def test_verify(shared: Installation, issuer: IssuerClient, unique: str, soon: Deadline) -> None:
     """`verify` reports what Redis lacks, has otherwise, or has too much, and nothing while both agree."""
     for name in ("kept", "lost", "changed"):
         issuer.attach("n", f"{unique}-{name}")
     assert run(shared, "verify").returncode == 0
     client = redis_of(shared.settings)
-    (key,) = client.keys("*:newest")
+    positions = Positions(shared.settings)
+    key = keys(shared.settings, positions.describe(soon)[positions.log].topic_id)["newest"]
     client.hdel(key, f"{unique}-lost")
     client.hset(key, f"{unique}-changed", "9@9")
     client.hset(key, f"{unique}-strange", "1@1")
