@@ -47,13 +47,18 @@ class Expected:
     refuses_1001: Ability = YES
     batch_folds: frozenset[str] = frozenset()
     single_folds: frozenset[str] = frozenset()
+    lists_versioned: Ability = YES
 
 
 EXPECTED = {
     "recorder": Expected(),
     "moto": Expected(batch_condition=NO, refuses_1001=NO),
     "versitygw": Expected(NO, NO, frozenset(SLASHES), frozenset(SLASHES)),
-    "seaweedfs": Expected(),
+    "seaweedfs": Expected(
+        batch_folds=frozenset({"double slash", "leading slash"}),
+        single_folds=frozenset({"double slash", "leading slash"}),
+        lists_versioned=NO,
+    ),
 }
 
 
@@ -217,7 +222,9 @@ def test_a_missing_bucket_and_a_wrong_secret(
 def test_x_11_hide_look_and_erase(store: Store) -> None:
     """X-11: hiding makes one marker, which looking finds; then each version and the marker are erased."""
     bucket = store.new_bucket(versioned=True)
-    assert probed(store, bucket).versioning is Versioning.ON
+    found = probed(store, bucket)
+    assert found.versioning is Versioning.ON
+    assert found.lists_in_order is found.lists_exactly is EXPECTED[store.name].lists_versioned
     put(store, bucket, "k", "k", "k/longer" if store.name != "versitygw" else "k-longer")
     assert store.deleter.delete_all(bucket, ["k"]).result(60).clean
     current = store.deleter.calls.current_version(bucket, "k")

@@ -99,7 +99,11 @@ def seaweedfs(folder: Path) -> Iterator[Running]:
     command += ["-master.volumeSizeLimitMB=64", f"-volume.port={volume}", "-volume.max=4000"]
     command += ["-volume.preStopSeconds=0", "-filer", f"-filer.port={filer}", "-s3", f"-s3.port={s3}"]
     command += [f"-s3.config={config}", "-s3.port.iceberg=0", "-s3.port.lance=0"]
-    command += ["-s3.allowBackslashInKey=true", "-s3.autoCreateBucket=false", "-s3.allowDeleteBucketNotEmpty=true"]
+    command += [
+        "-s3.allowBackslashInKey=true",
+        "-s3.autoCreateBucket=false",
+        "-s3.allowDeleteBucketNotEmpty=true",
+    ]
     url = f"http://127.0.0.1:{s3}"
     environ = {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"}
     with _process(command, folder, environ, lambda: _answers(f"{url}/healthz")):
