@@ -289,7 +289,8 @@ def write_results(
     RESULTS.mkdir(exist_ok=True)
     content = {"machine": dict(described or machine()), "runs": list(runs), "figures": dict(figures)}
     (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    table = Table(title=f"{name}: medians of {len(runs)} runs" if len(runs) > 1 else name)
+    load = content["machine"]["load_average"][0]
+    table = Table(title=f"{name} (load average {load} before)")
     for column in ("figure", "value", "target", ""):
         table.add_column(column, justify="right" if column in ("value", "target") else "left")
     for figure, value in figures.items():

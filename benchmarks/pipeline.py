@@ -12,6 +12,7 @@ import argparse
 import json
 import subprocess
 import sys
+import time
 from typing import Any
 
 import psutil
@@ -27,12 +28,14 @@ from benchmarks.harness import (
     say,
     write_results,
 )
+from benchmarks.plain_consumer import WARM_UP_KEYS
 from benchmarks.reaper_run import work_off
 from benchmarks.workload import Backlog, attach_all, intent, write
 
 from sexton.schemas import records
 
 _PARTITIONS = 8
+_READ_EVERY_S = 0.25
 TARGETS = {
     "pipeline.keys_per_s": Target(">=", 250_000, "keys/s"),
     "pipeline.ratio_to_plain_consumer": Target(">=", 5),
@@ -75,34 +78,40 @@ def plain_consumer(bench: Bench, keys: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.plain_consumer", "--keys", str(keys)]
     command += ["--brokers", bench.settings.kafka_bootstrap_servers]
     command += ["--topic", bench.settings.topic(records.INTENTS), "--endpoint", bench.hole.url]
-    before = Parts(bench).cpu_seconds()
+    readings: list[tuple[int, dict[str, float]]] = []
     with subprocess.Popen(command, env=bench.environment(), stdout=subprocess.PIPE, text=True) as process:
-        # Its processes end by themselves: what they used is read from the one that waited for them.
-        spent = 0.0
-        watched = psutil.Process(process.pid)
+        parts = Parts(bench, process.pid, "consumers")
         while process.poll() is None:
+            time.sleep(_READ_EVERY_S)
             try:
-                spent = max(spent, _tree_cpu(watched))
-                process.wait(0.2)
-            except (subprocess.TimeoutExpired, psutil.NoSuchProcess):
+                # Keys and CPU together, and only while all of its processes live.
+                reading = (int(bench.hole.stats()["keys"]), parts.cpu_seconds())
+            except psutil.NoSuchProcess:
                 continue
+            if reading[0] >= WARM_UP_KEYS and process.poll() is None:
+                readings.append(reading)
         output = process.stdout.read() if process.stdout else ""
     if process.returncode != 0:
         raise RuntimeError("the plain consumer failed")
     done = json.loads(output)
     seconds = max(each["ended"] for each in done) - min(each["started"] for each in done)
-    stats = bench.hole.stats()
-    by_part = cpu_per_key(before, Parts(bench).cpu_seconds(), stats["keys"])
     rate = round(sum(each["keys"] for each in done) / seconds)
     say(f"plain consumer: {rate:,} keys/s")
+    first, last = readings[0], _last_working(readings, keys)
+    stats = bench.hole.stats()
     return {
         "kind": "plain consumer",
-        "keys": stats["keys"],
+        "keys": last[0] - first[0],
         "keys_per_s": rate,
-        "cpu_us_per_key_by_part": {**by_part, "consumers": round(spent * 1e6 / stats["keys"], 3)},
+        "cpu_us_per_key_by_part": cpu_per_key(first[1], last[1], last[0] - first[0]),
         "batch_fill": round(stats["keys"] / (1000 * stats["requests"]), 5),
         "load_average": machine()["load_average"],
     }
+
+
+def _last_working(readings: list[tuple[int, dict[str, float]]], keys: int) -> tuple[int, dict[str, float]]:
+    """Return the last reading before the end: afterwards processes go, and their CPU seconds with them."""
+    return [reading for reading in readings if reading[0] < keys * 0.97][-1]
 
 
 def many_subjects(count: int) -> dict[str, Any]:
@@ -116,14 +125,6 @@ def many_subjects(count: int) -> dict[str, Any]:
     calls, subjects = run.total("issuer_calls"), run.total("subjects")
     say(f"issuer: {calls} calls for {subjects:,} subjects in {_PARTITIONS} tasks")
     return {"kind": "many subjects", "issuer_calls": calls, "subjects": subjects, "tasks": _PARTITIONS}
-
-
-def _tree_cpu(root: psutil.Process) -> float:
-    total = 0.0
-    for process in (root, *root.children(recursive=True)):
-        times = process.cpu_times()
-        total += times.user + times.system
-    return total
 
 
 def main() -> None:

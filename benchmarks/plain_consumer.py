@@ -26,9 +26,11 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from sexton.schemas.codec import schema_of
 from sexton.schemas.events import DeletionIntent
 
+__all__ = ["WARM_UP_KEYS", "work"]
+
 _BATCH = 1000
 _HEADER = 10  # single-object encoding: C3 01 and the fingerprint
-_WARM_UP_KEYS = 50_000
+WARM_UP_KEYS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def work(share: Share) -> Done:
                 total += _BATCH
                 done.requests += 1
         consumer.commit(asynchronous=True)
-        if not done.started and total >= _WARM_UP_KEYS:
+        if not done.started and total >= WARM_UP_KEYS:
             done.started, warm = time.monotonic(), total
     done.ended, done.keys = time.monotonic(), total - warm
     consumer.close()
