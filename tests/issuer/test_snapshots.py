@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.support.issuing import Serve, attach, counter, newest, re_attach
 from sexton.deploy.local import Installation
 from sexton.issuer import truncation, wire
 from sexton.issuer.deadline import Deadline
+from sexton.issuer.fold import State, apply
 from sexton.issuer.log import open_reader, write_genesis
 from sexton.issuer.maintenance import rebuild_projection
 from sexton.issuer.positions import Positions
@@ -25,10 +27,11 @@ from sexton.issuer.service import Service
 from sexton.issuer.snapshot_format import BadSnapshot
 from sexton.issuer.snapshot_keeper import take_snapshot
 from sexton.issuer.snapshot_topic import SnapshotTopic, TopicReader
-from sexton.issuer.snapshots import LogFacts, Snapshot, Snapshots
+from sexton.issuer.snapshots import LogFacts, Snapshot, Snapshots, manifest_of
 from sexton.schemas import records
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import LogBroken, SextonError
+from sexton.schemas.events import Genesis
 from sexton.schemas.settings import Settings
 from sexton.schemas.windows import Window
 
@@ -109,13 +112,6 @@ def wrong_checksum(settings: Settings, snapshot: Snapshot) -> None:
     manifest(settings, snapshot, checksum=b"x" * 32)
 
 
-def ahead_of_the_log(settings: Settings, snapshot: Snapshot) -> None:
-    """The snapshot stands for events that the log does not have."""
-    name = f"{10**6:020d}-{snapshot.found.snapshot_id[-12:]}"
-    manifest(settings, snapshot, snapshot_id=name, log_offset=10**6)
-    missing_manifest(settings, snapshot)
-
-
 def another_topic(settings: Settings, snapshot: Snapshot) -> None:
     """The snapshot belongs to another log."""
     manifest(settings, snapshot, genesis=replace(snapshot.manifest.genesis, generations_topic_id="other"))
@@ -124,11 +120,6 @@ def another_topic(settings: Settings, snapshot: Snapshot) -> None:
 def another_cluster(settings: Settings, snapshot: Snapshot) -> None:
     """The snapshot belongs to another cluster."""
     manifest(settings, snapshot, genesis=replace(snapshot.manifest.genesis, cluster_id="other"))
-
-
-def another_history(settings: Settings, snapshot: Snapshot) -> None:
-    """The log has another record at the snapshot's place: it was lost and written anew."""
-    manifest(settings, snapshot, seal=b"x" * 32)
 
 
 def another_format(settings: Settings, snapshot: Snapshot) -> None:
@@ -147,10 +138,8 @@ DAMAGES: list[tuple[Damage, str]] = [
     (missing_chunk, "chunks are missing"),
     (missing_manifest, "no manifest"),
     (wrong_checksum, "checksum"),
-    (ahead_of_the_log, "ahead of the log"),
     (another_topic, "another generations log"),
     (another_cluster, "another Kafka cluster"),
-    (another_history, "another record at offset"),
     (another_format, "another version"),
     (garbage, "cannot be read"),
 ]
@@ -257,6 +246,62 @@ def test_a_log_truncated_above_every_snapshot_is_not_served(filled: tuple[Place,
 
     with pytest.raises(LogBroken, match="is cut off"):
         Service(place.settings)
+
+
+def ahead(settings: Settings, snapshot: Snapshot) -> None:
+    """A snapshot stands for events that the log does not have."""
+    name = f"{10**6:020d}-{snapshot.found.snapshot_id[-12:]}"
+    manifest(settings, snapshot, snapshot_id=name, log_offset=10**6)
+
+
+def contradicted(settings: Settings, snapshot: Snapshot) -> None:
+    """The log has another record at a snapshot's place: it was lost and written anew."""
+    manifest(settings, snapshot, seal=b"x" * 32)
+
+
+@pytest.mark.parametrize(
+    ("proof", "why"), [(ahead, "ends at offset 8"), (contradicted, "another record at offset 6")]
+)
+def test_a_log_that_was_set_back_is_not_served(
+    filled: tuple[Place, list[Snapshot]], proof: Damage, why: str
+) -> None:
+    """The log contradicts a snapshot of its own: nothing starts, older snapshots are no way out."""
+    place, (_, second) = filled
+    proof(place.settings, second)
+
+    refused: list[Callable[[], object]] = [
+        lambda: Service(place.settings),
+        lambda: take_snapshot(place.settings, 30),
+        lambda: rebuild_projection(place.settings),
+    ]
+    for start in refused:
+        with pytest.raises(LogBroken, match=f"was set back.*{why}") as broken:
+            start()
+        assert "restore the log" in str(broken.value.hint)
+
+
+def test_a_snapshot_newer_than_the_end_that_was_read(filled: tuple[Place, list[Snapshot]]) -> None:
+    """Another issuer's snapshot may be newer than one's reading of the log's end: the end is read again."""
+    place, (_, second) = filled
+    early = replace(place.facts(), end=second.log_offset)
+
+    assert place.snapshots.start(early, Deadline.after(20)).log_offset == second.log_offset
+
+
+def test_an_emptied_log_is_not_started_again(bare: Installation) -> None:
+    """A log that lost everything, and of which a snapshot tells, gets no second Genesis."""
+    place = Place(bare.settings)
+    facts = place.facts()
+    genesis = Genesis(
+        1, facts.cluster_id, facts.generations_topic_id, facts.intents_topic_id, datetime.now(UTC)
+    )
+    state = State()
+    apply(state, 0, genesis)
+    made = manifest_of(state, f"{0:020d}-{'a' * 12}", b"x" * 32, [], b"")
+    put(bare.settings, f"{made.snapshot_id}/manifest", codec.encode(made))
+
+    with pytest.raises(LogBroken, match="was set back"):
+        write_genesis(bare.settings)
 
 
 def test_a_running_reader_below_the_cut_stops(filled: tuple[Place, list[Snapshot]]) -> None:

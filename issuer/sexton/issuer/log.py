@@ -288,6 +288,7 @@ def read_genesis(settings: Settings, deadline: Deadline) -> events.Genesis | Non
     snapshots = Snapshots(settings, positions)
     facts = snapshots.facts(deadline)
     if facts.end == 0:
+        snapshots.usable(facts, deadline)  # raises when one says that there were events: the log was lost
         return None
     if facts.start > 0:
         return snapshots.genesis(facts, deadline)

@@ -60,7 +60,11 @@ class Snapshot:
 
 
 class Snapshots:
-    """The snapshots of one installation; raises KafkaUnavailable and WrongTopic beside what methods name."""
+    """The snapshots of one installation.
+
+    Whatever looks for snapshots raises LogBroken when one of them proves that the log was set back, and
+    KafkaUnavailable and WrongTopic beside what methods name.
+    """
 
     def __init__(self, settings: Settings, positions: Positions) -> None:
         self._settings = settings
@@ -141,8 +145,17 @@ class Snapshots:
         except UndecodableRecord as error:
             raise BadSnapshot(f"its manifest cannot be read: {error}") from error
         self._check_place(manifest, found, facts)
-        if self.seal(manifest.log_offset, deadline) != manifest.seal:
-            raise BadSnapshot(f"the log has another record at offset {manifest.log_offset}")
+        if manifest.log_offset >= facts.end:
+            # Another issuer may have written it, and the events below it, after the end was read.
+            facts = self.facts(deadline)
+            self._check_place(manifest, found, facts)
+        if manifest.log_offset >= facts.end:
+            raise _set_back(found, f"the log ends at offset {facts.end}")
+        seal = self.seal(manifest.log_offset, deadline)
+        if not seal:  # cut off meanwhile?
+            self._check_place(manifest, found, self.facts(deadline))
+        if seal != manifest.seal:
+            raise _set_back(found, f"the log has another record at offset {manifest.log_offset}")
         return manifest
 
     @staticmethod
@@ -159,8 +172,6 @@ class Snapshots:
         ):
             if named != is_:
                 raise BadSnapshot(f"it belongs to another {what}: {named}, found {is_}")
-        if manifest.log_offset >= facts.end:
-            raise BadSnapshot(f"it is ahead of the log: {manifest.log_offset}, which ends at {facts.end}")
         if manifest.log_offset < facts.start:
             raise BadSnapshot(f"the log after it is cut off: {manifest.log_offset}, starts at {facts.start}")
 
@@ -265,6 +276,13 @@ def _lost(facts: LogFacts, faults: Sequence[str]) -> LogBroken:
     return LogBroken(
         f"the generations log begins at offset {facts.start} and no snapshot is good: {why}",
         hint="restore the snapshots topic, or the log: without either the state is not known",
+    )
+
+
+def _set_back(found: Found, why: str) -> LogBroken:
+    return LogBroken(
+        f"the generations log was set back, snapshot {found.snapshot_id} knows of lost events: {why}",
+        hint="restore the log from where it is whole; going on from what is left would use numbers twice",
     )
 
 
