@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
-BENCHES := pipeline
+BENCHES := pipeline latency memory sdk issuer
 REQUIREMENTS := requirements/build.txt requirements/dev.txt requirements/java.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A change of any of these sets up again; the stamp is named after what they hold.

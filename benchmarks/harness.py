@@ -287,10 +287,10 @@ def write_results(
     `described` is the machine as it was when the benchmark began, its load included.
     """
     RESULTS.mkdir(exist_ok=True)
-    content = {"machine": dict(described or machine()), "runs": list(runs), "figures": dict(figures)}
+    host = dict(described or machine())
+    content = {"machine": host, "runs": list(runs), "figures": dict(figures)}
     (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    load = content["machine"]["load_average"][0]
-    table = Table(title=f"{name} (load average {load} before)")
+    table = Table(title=f"{name} (load average before: {host['load_average'][0]})")
     for column in ("figure", "value", "target", ""):
         table.add_column(column, justify="right" if column in ("value", "target") else "left")
     for figure, value in figures.items():
