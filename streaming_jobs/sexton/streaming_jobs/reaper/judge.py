@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sexton.issuer.client import Subject
-
 from sexton.schemas import events
 from sexton.schemas.events import VerdictResult
 from sexton.schemas.windows import Window
