@@ -13,7 +13,7 @@ STAMP := $(VENV)/.setup-$(shell cat $(REQUIREMENTS) pyproject.toml Makefile depl
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test test-stores model lint format bench test-fresh lock clean
+.PHONY: help setup java jars demo test test-stores model chaos lint format bench test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test: setup  ## all tests; PYTEST_ARGS="tests/deploy -k local" for some
 
 model: $(STAMP)  ## search the protocol's model in larger worlds than the tests do
 	@$(BIN)/python -m tests.model
+
+chaos: setup  ## the issuer under faults at random; SEED=1 FAULTS=1000
+	@SEED='$(or $(SEED),1)' FAULTS='$(or $(FAULTS),1000)' $(BIN)/python -m tests.chaos
 
 test-stores: setup  ## the store suite, also on SeaweedFS and versitygw (built once, with Go)
 	@$(BIN)/python -m sexton.deploy.stores

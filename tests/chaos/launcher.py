@@ -1,0 +1,98 @@
+"""An issuer process with a planted bug, for runs that must find it.
+
+python -m tests.chaos.launcher --plant NAME serve
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sexton.issuer import authority, commands, fold, journal
+from sexton.issuer.decisions import Granted, Part, issued_event
+from sexton.issuer.positions import Ends
+from sexton.issuer.request_ids import new_id
+
+__all__ = ["PLANTS"]
+
+
+def answer_before_read_back() -> None:
+    """An event that was appended counts as issued."""
+
+    def issue(self: Any, call: Any, deadline: Any) -> Granted:
+        ends = self._journal.read_ends(deadline)
+        step = self._next_step(call)
+        if isinstance(step, Part):
+            grants = self._witness.propose(step.tenants, deadline)
+            event = issued_event(call, step, grants, ends.intents, datetime.now(UTC))
+            offset = self._journal._writer.append(event, deadline)
+            return Granted(call.request_id, offset, {g.tenant: g.generation for g in grants})
+        return step  # type: ignore[no-any-return]
+
+    authority.Authority._issue = issue  # type: ignore[method-assign]
+
+
+def no_compare_and_set() -> None:
+    """An event is valid whatever it supersedes."""
+    fold._grant_fault = lambda tenant, generation, supersedes: "dropped" if tenant.dropped else None
+
+
+def request_id_ignored() -> None:
+    """Every try of a call is a call of its own."""
+    authority.identity = lambda request_id, caller, node: (new_id(), caller or node)  # type: ignore[attr-defined]
+
+
+def ends_read_late() -> None:
+    """End offsets take in what is written after the event could be read."""
+    read = journal.Journal.positions
+
+    def positions(self: Any, deadline: Any) -> Ends:
+        ends = read(self, deadline)
+        later = [offset + 1000 for offset in ends.intents.offsets]
+        return replace(ends, intents=replace(ends.intents, offsets=later))
+
+    journal.Journal.positions = positions  # type: ignore[method-assign]
+
+
+def ends_read_early() -> None:
+    """End offsets are those of the first reading, for ever."""
+    read, first = journal.Journal.positions, []
+
+    def positions(self: Any, deadline: Any) -> Ends:
+        ends = read(self, deadline)
+        first.append(ends.intents)
+        return replace(ends, intents=first[0])
+
+    journal.Journal.positions = positions  # type: ignore[method-assign]
+
+
+def windows_stay_open() -> None:
+    """A superseded generation is still said to be the newest."""
+    answer = authority._answer
+
+    def opened(state: Any, subject: Any) -> Any:
+        told = answer(state, subject)
+        if told is not None and isinstance(told.start, int):
+            told.newest, told.until = True, authority.UNSET  # type: ignore[attr-defined]
+        return told
+
+    authority._answer = opened
+
+
+PLANTS = {
+    plant.__name__: plant
+    for plant in (
+        answer_before_read_back,
+        no_compare_and_set,
+        request_id_ignored,
+        ends_read_late,
+        ends_read_early,
+        windows_stay_open,
+    )
+}
+
+if __name__ == "__main__":
+    PLANTS[sys.argv[sys.argv.index("--plant") + 1]]()
+    commands.app(["serve"])

@@ -1,0 +1,115 @@
+"""Replay the log with the pure rule, and hold everything that clients were told against it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import closing
+from typing import cast
+
+from tests.chaos.journal import Answered, Barred, Journal, Judged
+
+from sexton.issuer.deadline import Deadline
+from sexton.issuer.fold import State, apply
+from sexton.issuer.log import decode_event
+from sexton.issuer.snapshot_topic import TopicReader
+from sexton.schemas import events, records
+from sexton.schemas.settings import Settings
+from sexton.schemas.windows import Window
+
+__all__ = ["violations"]
+
+
+def violations(settings: Settings, journal: Journal) -> list[str]:
+    """Return every answer that the log contradicts."""
+    state, found, log = State(), [f"refused: {why}" for why in journal.refused], []
+    judged = defaultdict(list)
+    for told in journal.judged:
+        judged[told.log_offset].append(told)
+    with closing(TopicReader(settings, settings.topic(records.GENERATIONS))) as reader:
+        bounds = reader.bounds(Deadline.after(30))
+        assert bounds is not None
+        for message in reader.read(*bounds, Deadline.after(120)):
+            event = decode_event(message)
+            log.append(event)
+            apply(state, cast(int, message.offset()), event)
+            for told in judged.pop(state.log_offset, ()):
+                found += _verdicts(state, told)
+    found += [f"judged as of an offset that the log does not have: {offset}" for offset in judged]
+    found += _numbers(state, log, journal.answered)
+    for barred in journal.barred:
+        found += _barrier(log, barred)
+    for judgement in journal.judged:
+        found += _stable(state, judgement)
+    return found
+
+
+def _verdicts(state: State, told: Judged) -> list[str]:
+    """The judge's rule (I1): as of its log offset, an answer is what the fold says."""
+    found = []
+    if told.log_offset < max(told.at_least, told.seen):
+        found.append(f"behind: as of {told.log_offset}, known: {told.at_least}, {told.seen}")
+    for subject in told.asked:
+        if state.known(subject.tenant) != (subject in told.windows):
+            found.append(f"known or not: {subject} as of {told.log_offset}")
+        elif state.known(subject.tenant):
+            due = state.window(subject.tenant, subject.generation, subject.partition)
+            if told.windows[subject] != due:
+                found.append(f"verdict: {subject} {told.windows[subject]}, the log: {due}")
+    return found
+
+
+def _numbers(state: State, log: list[events.GenerationEvent], answered: list[Answered]) -> list[str]:
+    """I3: each number for one request, one answer for each request, both as in the log."""
+    found: list[str] = []
+    owner: dict[tuple[str, int], str] = {}
+    first: dict[str, dict[str, int]] = {}
+    for answer in answered:
+        asked, granted = answer.asked, dict(answer.granted)
+        if first.setdefault(asked.request_id, granted) != granted and first[asked.request_id]:
+            found.append(f"two answers: {asked} {first[asked.request_id]} and {granted}")
+        for number in granted.items():
+            if owner.setdefault(number, asked.request_id) != asked.request_id:
+                found.append(f"given twice: {number} to {owner[number]} and {asked.request_id}")
+        if not granted:
+            continue
+        known = state.request(asked.request_id)
+        if known is None or (known.granted, known.caller) != (granted, asked.caller):
+            found.append(f"not in the log: {asked} {granted}")
+        elif (event := log[answer.log_offset]) and isinstance(event, events.Issued):
+            found += _ends(f"issued at {answer.log_offset}", event.ends.offsets, asked.written, answer.sent)
+    return found
+
+
+def _barrier(log: list[events.GenerationEvent], barred: Barred) -> list[str]:
+    event = log[barred.log_offset] if barred.log_offset < len(log) else None
+    if not isinstance(event, events.Barrier) or tuple(event.ends.offsets) != barred.ends:
+        return [f"no such barrier in the log: {barred}"]
+    return _ends(f"barrier at {barred.log_offset}", barred.ends, barred.written, barred.sent)
+
+
+def _ends(what: str, ends: object, written: tuple[int, ...], sent: tuple[int, ...]) -> list[str]:
+    """End offsets were read between the beginning of the call and its answer."""
+    offsets = tuple(cast("list[int]", ends))
+    if all(low <= end <= high for low, end, high in zip(written, offsets, sent, strict=True)):
+        return []
+    return [f"end offsets of another moment: {what}: {offsets}, written {written}, sent {sent}"]
+
+
+def _stable(state: State, told: Judged) -> list[str]:
+    """What passed below a barrier passes for ever, and what did not never does."""
+    found = []
+    for subject, window in told.windows.items():
+        if told.ends:
+            end = told.ends[subject.partition]
+            now = state.window(subject.tenant, subject.generation, subject.partition)
+            if _below(now, end) != _below(window, end):
+                found.append(f"changed: {subject} {window} is {now} now, below {end}")
+    return found
+
+
+def _below(window: Window | None, end: int) -> tuple[int, int] | None:
+    """The positions below `end` that pass, None for none."""
+    if window is None:
+        return None
+    until = end if window.until is None else min(end, window.until)
+    return (window.start, until) if window.start < until else None
