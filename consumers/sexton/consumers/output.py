@@ -14,6 +14,7 @@ from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import UndecodableRecord
 from sexton.schemas.forms import to_json
+from sexton.schemas.snapshot_records import SnapshotChunk, SnapshotManifest
 
 __all__ = ["Format", "coloured", "decode", "printable", "record_json", "record_text", "summary"]
 
@@ -31,6 +32,8 @@ _ALL = (
     events.NodeRegistered,
     events.Fenced,
     events.Imported,
+    SnapshotChunk,
+    SnapshotManifest,
 )
 _CODES = {
     "deleted": "32",
