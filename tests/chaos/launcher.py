@@ -10,10 +10,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sexton.issuer import authority, commands, fold, journal
+from sexton.issuer import authority, commands, fold, journal, log
 from sexton.issuer.decisions import Granted, Part, issued_event
 from sexton.issuer.positions import Ends
 from sexton.issuer.request_ids import new_id
+from sexton.schemas import events
 
 __all__ = ["PLANTS"]
 
@@ -93,6 +94,12 @@ PLANTS = {
     )
 }
 
+
+def older_without_fences() -> None:
+    """No bug but a version: one that does not know how a tenant is fenced."""
+    log._EVENTS = tuple(event for event in log._EVENTS if event is not events.Fenced)
+
+
 if __name__ == "__main__":
-    PLANTS[sys.argv[sys.argv.index("--plant") + 1]]()
+    {**PLANTS, "older_without_fences": older_without_fences}[sys.argv[sys.argv.index("--plant") + 1]]()
     commands.app(["serve"])
