@@ -15,6 +15,7 @@ from typing import Any
 import redis
 
 from sexton.deploy.local import LocalStack
+from sexton.schemas.errors import EnvironmentFault
 
 __all__ = ["KINDS", "Faults"]
 
@@ -81,16 +82,26 @@ class Faults:
         wake.daemon = True
         wake.start()
 
+    def _restart_redis(self) -> None:
+        for left in (3, 2, 1, 0):
+            try:
+                self._stack.restart("redis")
+                return
+            except EnvironmentFault:  # its port was taken by somebody's connection meanwhile
+                if not left:
+                    raise
+                time.sleep(1.0)
+
     def _redis_killed(self) -> None:
         self._stack.kill("redis")
         if not self._old.exists():
             shutil.copytree(self._folder, self._old)
-        self._stack.restart("redis")
+        self._restart_redis()
 
     def _redis_killed_and_wiped(self) -> None:
         self._stack.kill("redis")
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._stack.restart("redis")
+        self._restart_redis()
 
     def _redis_set_back(self) -> None:
         self._stack.kill("redis")
@@ -99,7 +110,7 @@ class Faults:
             shutil.move(self._old, self._folder)
         else:
             shutil.copytree(self._folder, self._old)
-        self._stack.restart("redis")
+        self._restart_redis()
 
     def _redis_flushed(self) -> None:
         self._redis.flushall()
