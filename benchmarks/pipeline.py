@@ -51,7 +51,7 @@ def reaper(bench: Bench, backlog: Backlog) -> dict[str, Any]:
     run = work_off(bench, backlog.intents)
     steady = run.steady()
     say(f"reaper: {steady['keys_per_s']:,} keys/s; comparing the sets of keys")
-    bench.hole.stats()
+    requests = bench.hole.stats()["requests"]
     sent = verify(bench.hole.kept, backlog.due())
     if not sent.exact:
         raise RuntimeError(f"not the keys due: missing {sent.missing}, unexpected {sent.unexpected}")
@@ -63,7 +63,7 @@ def reaper(bench: Bench, backlog: Backlog) -> dict[str, Any]:
         "keys_deleted": sent.keys - sent.duplicated,
         "keys_deleted_twice": sent.duplicated,
         "keys_hash": sent.hash,
-        "batch_fill": round(sent.keys / (1000 * run.total("requests")), 5),
+        "batch_fill": round(sent.keys / (1000 * requests), 5),
         "issuer_calls": run.total("issuer_calls"),
         "subjects": subjects,
         "peak_mib": run.peak_mib,

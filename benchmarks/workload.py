@@ -37,11 +37,11 @@ class Piece:
 
 @dataclass(slots=True)
 class Backlog:
-    """Intents of 100 keys, round robin over tenants, in two halves.
+    """Intents of 100 keys, mixed over tenants, in two halves.
 
     Between the halves 15 % of the tenants get a new owner. What their old owner wrote before that is due;
-    in the second half every other one of their intents still comes from the old owner, and is stale. Of all
-    subjects (tenant, generation) 13 % are superseded; 3.75 % of the keys are stale.
+    in the second half about every other one of their intents still comes from the old owner, and is stale.
+    Of all subjects (tenant, generation) 13 % are superseded; about 3.75 % of the keys are stale.
     """
 
     keys: int
@@ -88,9 +88,10 @@ class Backlog:
     def _pieces(self, start: int, end: int) -> Iterator[Piece]:
         half = self.intents // 2
         for number in range(start, end):
-            round_, tenant = divmod(number, self.tenants)
+            # Fibonacci hashing: as mixed as real traffic, and the same for who asks again.
+            draw, tenant = divmod(number * 0x9E3779B97F4A7C15 % 2**64 >> 32, self.tenants)
             moved = number >= half and tenant in self.superseded
-            stale = moved and round_ % 2 == 0
+            stale = moved and draw % 2 == 0
             yield Piece(number, tenant, self.generations[tenant][moved and not stale], not stale)
 
     def _name(self, tenant: int) -> str:
