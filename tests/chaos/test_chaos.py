@@ -26,7 +26,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 
 def test_faults_at_random(alone: LocalStack) -> None:
     """I1, I3: under faults of every kind each number is given once and no verdict is ever wrong."""
-    report = run(alone, 1, 60, most_s=20)
+    report = run(alone, 1, 60, most_s=15)
 
     assert report.violations == []
     assert report.faults.total() > 20
