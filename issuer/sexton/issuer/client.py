@@ -219,10 +219,10 @@ class IssuerClient:
         nodes: dict[Subject, Window | None] = {}
         log_offset, topic_id = None, None
         for start in range(0, max(1, len(subjects)), MAX_SUBJECTS):
-            asked = [subject_body(s) for s in subjects[start : start + MAX_SUBJECTS]]
-            body = {"subjects": asked, "at_least": at_least}
+            asked = subjects[start : start + MAX_SUBJECTS]
+            body = {"subjects": [subject_body(s) for s in asked], "at_least": at_least}
             answer = self._call("POST", "/v1/validate", body, end)
-            for subject, attachment, node in windows_of(answer["answers"]):
+            for subject, attachment, node in windows_of(answer["answers"], asked):
                 windows[subject] = attachment
                 if subject.node is not None or subject.node_generation is not None:
                     attachments[subject], nodes[subject] = attachment, node

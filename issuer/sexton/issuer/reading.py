@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sexton.issuer.answers import Attachment, Registration, Span, Subject, packed
+from sexton.schemas.errors import IssuerUnavailable
 from sexton.schemas.windows import Window
 
 __all__ = ["attachments_of", "registered", "span_of", "subject_body", "windows_of"]
@@ -26,13 +27,27 @@ def subject_body(subject: Subject) -> dict[str, Any]:
 
 
 def windows_of(
-    answers: Iterable[Mapping[str, Any]],
+    answers: Iterable[Mapping[str, Any]], asked: Iterable[Subject]
 ) -> Iterable[tuple[Subject, Window | None, Window | None]]:
-    """Yield each subject with the windows of its attachment and of its node generation."""
+    """Yield each subject with the windows of its attachment and of its node generation.
+
+    Answers stand in the order of what was asked, those of unknown tenants left out. Raises IssuerUnavailable
+    for an answer that was not asked for.
+    """
+    left = iter(asked)
     for a in answers:
-        subject = Subject(
-            a["tenant"], a["generation"], a["partition"], a.get("node"), a.get("node_generation")
-        )
+        key = (a["tenant"], a["generation"], a["partition"], a.get("node"), a.get("node_generation"))
+        for subject in left:
+            if key == (
+                subject.tenant,
+                subject.generation,
+                subject.partition,
+                subject.node,
+                subject.node_generation,
+            ):
+                break
+        else:
+            raise IssuerUnavailable(f"an answer of the issuer that was not asked for: {a['tenant']}")
         attachment = Window(a["from"], a.get("until")) if "from" in a else None
         node = Window(a["node_from"], a.get("node_until")) if "node_from" in a else None
         yield subject, attachment, node

@@ -1,6 +1,8 @@
 """What travels over HTTP: requests and answers, decoded and encoded by msgspec.
 
-An unknown field is refused: a misspelt `at_least` must not turn into a weaker question.
+What comes by the ten thousand holds nothing that could lead back to it, so the garbage collector need not
+look at it (`gc=False`). An unknown field is refused: a misspelt `at_least` must not turn into a weaker
+question.
 """
 
 from __future__ import annotations
@@ -115,7 +117,7 @@ class FenceTenant(Struct, forbid_unknown_fields=True):
     caller: Name | None = None
 
 
-class ImportedTenant(Struct, forbid_unknown_fields=True):
+class ImportedTenant(Struct, forbid_unknown_fields=True, gc=False):
     """A tenant at the generation that it has; null is generation-less, which is below 0."""
 
     tenant: Name
@@ -124,7 +126,7 @@ class ImportedTenant(Struct, forbid_unknown_fields=True):
     node: Name | None = None
 
 
-class ImportedNode(Struct, forbid_unknown_fields=True):
+class ImportedNode(Struct, forbid_unknown_fields=True, gc=False):
     """A node of the first form with its number and the node generation that it has."""
 
     node: Name
@@ -141,7 +143,7 @@ class Import(Struct, forbid_unknown_fields=True):
     caller: Name | None = None
 
 
-class Subject(Struct, forbid_unknown_fields=True):
+class Subject(Struct, forbid_unknown_fields=True, gc=False):
     """A generation whose window in one intents partition is asked for."""
 
     tenant: str
@@ -171,7 +173,7 @@ class Barrier(Struct, forbid_unknown_fields=True):
     unsettled: Ends | None = None
 
 
-class GrantedTenant(Struct):
+class GrantedTenant(Struct, gc=False):
     """A tenant and its new generation; `form` only for the first form."""
 
     tenant: str
@@ -217,7 +219,7 @@ class ImportedAnswer(Struct):
     nodes: int
 
 
-class Answer(Struct, omit_defaults=True):
+class Answer(Struct, omit_defaults=True, gc=False):
     """A subject's window: `from` is absent when the generation was never issued, `until` while newest.
 
     Subjects of the first form have two, which hold together: `node_from` and `node_until` are those of the
@@ -307,7 +309,7 @@ class UpcallReAttach(Struct):
     empty_local_disk: bool | None = None
 
 
-class UpcallTenant(Struct):
+class UpcallTenant(Struct, gc=False):
     """A tenant in the answer to the published engine's re-attach."""
 
     id: str
@@ -322,7 +324,7 @@ class UpcallReAttachAnswer(Struct):
     tenants: list[UpcallTenant]
 
 
-class UpcallSubject(Struct):
+class UpcallSubject(Struct, gc=False):
     """A tenant and the generation to validate."""
 
     id: str
@@ -335,7 +337,7 @@ class UpcallValidate(Struct):
     tenants: Annotated[list[UpcallSubject], Meta(max_length=100_000)]
 
 
-class UpcallValid(Struct):
+class UpcallValid(Struct, gc=False):
     """Whether a generation is the newest."""
 
     id: str
