@@ -13,7 +13,7 @@ STAMP := $(VENV)/.setup-$(shell cat $(REQUIREMENTS) pyproject.toml Makefile depl
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test test-stores model chaos lint format bench test-fresh lock clean
+.PHONY: help setup java jars demo test test-faults test-stores model chaos lint format bench test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +27,10 @@ demo: setup  ## the guided end-to-end run on a throw-away local stack
 setup: $(STAMP) java jars  ## virtual environment, packages, Java if none is found, broker jars (once)
 
 test: setup  ## all tests; PYTEST_ARGS="tests/deploy -k local" for some
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not faults" $(PYTEST_ARGS)
+
+test-faults: setup  ## the slow tests that kill, pause and starve the issuer's servers
+	@$(BIN)/python -m pytest -m faults tests/issuer tests/chaos $(PYTEST_ARGS)
 
 model: $(STAMP)  ## search the protocol's model in larger worlds than the tests do
 	@$(BIN)/python -m tests.model

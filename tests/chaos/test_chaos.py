@@ -11,7 +11,7 @@ from tests.chaos.run import run
 
 from sexton.deploy.local import LocalStack
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.faults]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from sexton.schemas import records
 from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import KafkaUnavailable
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.faults]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from sexton.issuer.projection import RedisUnavailable
 from sexton.issuer.service import Service
 from sexton.schemas.settings import Settings
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.faults]
 BUSY = "local n = 0; while n < tonumber(ARGV[1]) do n = n + 1 end"
 
 
