@@ -143,7 +143,7 @@ class Chain:
 
 
 def messages(settings: Settings, topic: str) -> list[Message]:
-    """Every committed record of a topic, up to its end as of now."""
+    """Every committed record of a topic up to its end as of now, by partition and offset."""
     consumer = Consumer(
         settings.kafka(
             **{
@@ -166,7 +166,7 @@ def messages(settings: Settings, topic: str) -> list[Message]:
                 left.discard(message.partition())
                 continue
             found.append(message)
-        return found
+        return sorted(found, key=lambda m: (m.partition() or 0, m.offset() or 0))
     finally:
         consumer.close()
 
