@@ -36,13 +36,14 @@ def dry_run(settings: Settings, spark: SparkSession) -> Iterator[Decision]:
 
     Raises what the reaper's start raises.
     """
-    binding = check_topics(settings, Cluster(settings))
+    cluster = Cluster(settings)
+    binding = check_topics(settings, cluster)
     committed: dict[int, int] = {}
     if settings.checkpoint:
         checkpoint = Checkpoint(spark, settings.checkpoint, binding.topic)
         check_binding(checkpoint.binding(), binding)
         committed = checkpoint.committed()
-    partitions = Cluster(settings).topics([binding.topic])[binding.topic].found.partitions
+    partitions = cluster.topics([binding.topic])[binding.topic].found.partitions
     starting = {str(p): committed.get(p, _EARLIEST) for p in range(partitions)}
     with IssuerClient.of(settings) as issuer:
         log_offset = issuer.validate([]).log_offset
