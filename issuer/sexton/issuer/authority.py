@@ -136,11 +136,17 @@ class Authority:
     # --- judge ----------------------------------------------------------------------------------------------
 
     def validate(self, asked: wire.Validate, deadline: Deadline) -> wire.Validation:
-        """Answer each subject with its window, as of `at_least` or later; without it, as of the log's end."""
-        if asked.at_least is None:
-            self.catch_up(deadline)
-        else:
+        """Answer each subject with its window, as of `at_least` or later.
+
+        Without it, as of a barrier of the call's own: a broker that was deposed and does not know it still
+        tells an end of the log, but cannot append to it.
+        """
+        if asked.at_least is not None:
             self._reader.wait_for(asked.at_least, deadline)
+        elif asked.subjects:
+            self.barrier(wire.Barrier(), deadline)
+        else:
+            self.catch_up(deadline)
         self._witness.agree({subject.tenant for subject in asked.subjects}, deadline)
         with self._reader.state() as state:
             assert state.genesis is not None
