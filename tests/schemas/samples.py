@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sexton.schemas import events
+from sexton.schemas.codec import schema_of
 
-__all__ = ["GOLDEN", "INTENT", "SAMPLES", "golden"]
+__all__ = ["GOLDEN", "INTENT", "OLDER", "SAMPLES", "golden"]
 
 GOLDEN = Path(__file__).parent / "golden"
 _NOW = datetime(2026, 3, 1, 12, 30, 15, 250_001, UTC)
@@ -33,6 +35,21 @@ INTENT = events.DeletionIntent(
     ),
 )
 
+OUTCOME = events.Outcome(
+    intent_id="6f1c9a52-7f0e-4c39-9d0b-0f4a1be3a1aa",
+    tenant="t",
+    bucket="bucket",
+    outcome=events.OutcomeWord.DEAD_LETTERED,
+    keys=3,
+    counts={"deleted": 2, "dead-lettered": 1},
+    exceptions=[events.KeyOutcome("a", events.OutcomeWord.DEAD_LETTERED, "AccessDenied")],
+    verdict=events.Verdict(events.VerdictResult.PASS, "in-window", "[3, 9)", 4_711),
+    position=_POSITION,
+    store_request_ids=["4442587FB7D0A2F9"],
+    settled_at=_NOW,
+    effects={"hidden": 1, "absent": 1},
+)
+
 SAMPLES: dict[str, events.Event] = {
     "deletion_intent": INTENT,
     "deletion_intent_prefix": events.DeletionIntent(
@@ -46,22 +63,24 @@ SAMPLES: dict[str, events.Event] = {
     "deletion_intent_horizon": events.DeletionIntent(
         "id-3", "t", _NOW, "n", [events.GenerationGuard("t", 1)], events.AdvanceHorizon("timeline", 2**62)
     ),
+    "deletion_intent_replay": replace(
+        INTENT, replay_of=events.ReplayOf("sexton.intents", _POSITION.topic_id, 5, 2**40, "id-0 ☃")
+    ),
     "deferred_intent": events.DeferredIntent(
-        _POSITION, _NOW, "not-yet", "not_before", 3, _NOW, b"tenant", b"\xc3\x01raw"
+        _POSITION,
+        _NOW,
+        "not-yet",
+        "not_before",
+        3,
+        _NOW,
+        b"tenant",
+        b"\xc3\x01raw",
+        waiting_since=_NOW,
+        effect_unknown=True,
+        gone=2**40,
+        after="tenants/é",
     ),
-    "outcome": events.Outcome(
-        intent_id="6f1c9a52-7f0e-4c39-9d0b-0f4a1be3a1aa",
-        tenant="t",
-        bucket="bucket",
-        outcome=events.OutcomeWord.DEAD_LETTERED,
-        keys=3,
-        counts={"deleted": 2, "dead-lettered": 1},
-        exceptions=[events.KeyOutcome("a", events.OutcomeWord.DEAD_LETTERED, "AccessDenied")],
-        verdict=events.Verdict(events.VerdictResult.PASS, "in-window", "[3, 9)", 4_711),
-        position=_POSITION,
-        store_request_ids=["4442587FB7D0A2F9"],
-        settled_at=_NOW,
-    ),
+    "outcome": OUTCOME,
     "dead_letter": events.DeadLetter(
         topic="sexton.intents",
         position=_POSITION,
@@ -177,6 +196,19 @@ SAMPLES: dict[str, events.Event] = {
 }
 
 
-def golden(name: str) -> bytes:
-    """Return the bytes that version 1 of a sample has had since its first release."""
-    return bytes.fromhex((GOLDEN / f"{name}.v1.hex").read_text(encoding="ascii"))
+# What the bytes of version 1 say: the fields that version 2 has added have their defaults.
+OLDER: dict[str, events.Event] = {
+    "deletion_intent": INTENT,
+    "deletion_intent_prefix": SAMPLES["deletion_intent_prefix"],
+    "deletion_intent_horizon": SAMPLES["deletion_intent_horizon"],
+    "deferred_intent": events.DeferredIntent(
+        _POSITION, _NOW, "not-yet", "not_before", 3, _NOW, b"tenant", b"\xc3\x01raw"
+    ),
+    "outcome": replace(OUTCOME, effects={}),
+}
+
+
+def golden(name: str, version: int | None = None) -> bytes:
+    """Return the bytes that a sample has had since the first release of a version, by default the newest."""
+    version = schema_of(type(SAMPLES[name])).version if version is None else version
+    return bytes.fromhex((GOLDEN / f"{name}.v{version}.hex").read_text(encoding="ascii"))

@@ -38,8 +38,18 @@ ACTIONS = st.one_of(
     st.builds(events.DeletePrefix, TEXT, TEXT, st.sampled_from(events.DeleteMode), st.booleans(), TEXT),
     st.builds(events.AdvanceHorizon, TEXT, LONG),
 )
+REPLAY_OF = st.none() | st.builds(
+    events.ReplayOf, TEXT, TEXT, st.integers(0, 2**31 - 1), LONG, st.none() | TEXT
+)
 INTENTS = st.builds(
-    events.DeletionIntent, TEXT, TEXT, INSTANT, TEXT, st.lists(GUARDS, min_size=1, max_size=4), ACTIONS
+    events.DeletionIntent,
+    TEXT,
+    TEXT,
+    INSTANT,
+    TEXT,
+    st.lists(GUARDS, min_size=1, max_size=4),
+    ACTIONS,
+    REPLAY_OF,
 )
 
 
@@ -134,10 +144,15 @@ def test_equal_bytes_for_equal_intents() -> None:
 KEY = st.text(st.characters(codec="ascii"), max_size=9) | st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@given(st.lists(st.lists(KEY, max_size=6) | st.just(["k" * 1_024]) | st.just(["k" * 70] * 70), max_size=4))
-def test_packed_keys_have_the_bytes_that_avro_gives_them(phases: list[list[str]]) -> None:
+@given(
+    st.lists(st.lists(KEY, max_size=6) | st.just(["k" * 1_024]) | st.just(["k" * 70] * 70), max_size=4),
+    REPLAY_OF,
+)
+def test_packed_keys_have_the_bytes_that_avro_gives_them(
+    phases: list[list[str]], replay_of: events.ReplayOf | None
+) -> None:
     """The shortcut for keys writes what the Avro library writes, byte for byte."""
-    intent = replace(INTENT, action=events.DeleteObjects("bucket", phases))
+    intent = replace(INTENT, action=events.DeleteObjects("bucket", phases), replay_of=replay_of)
     schema = schema_of(events.DeletionIntent)
 
     assert Codec().encode(intent) == schema.header + body(schema.text, intent)

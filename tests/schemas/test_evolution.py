@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import json
+
 import pytest
-from tests.schemas.samples import INTENT, golden
+from tests.schemas.samples import INTENT, OLDER, SAMPLES, golden
 from tests.support.versions import (
     FixedSource,
     body,
@@ -15,27 +19,28 @@ from tests.support.versions import (
     with_mode,
 )
 
+from sexton.schemas import codec as codec_module
 from sexton.schemas import events
-from sexton.schemas.codec import Codec, schema_of
+from sexton.schemas.codec import _VERSIONS, SCHEMAS, Codec, Schema, schema_of
 from sexton.schemas.errors import UndecodableRecord
 from sexton.schemas.forms import to_avro
 
 GUARD = events.GenerationGuard("t", 1)
-V1 = schema_of(events.DeletionIntent).text
-V2 = newer(with_field)
+KNOWN = schema_of(events.DeletionIntent).text
+NEWER = newer(with_field)
 
 
-def test_f_3_a_second_version_is_read_by_the_first() -> None:
+def test_f_3_a_newer_version_is_read_by_an_older_reader() -> None:
     """F-3: a field that the reader does not know is skipped, by the writer's own schema."""
-    codec = Codec(FixedSource({2: V2}))
+    codec = Codec(FixedSource({2: NEWER}))
 
-    assert codec.decode(confluent(2, body(V2, INTENT, priority=9)), events.DeletionIntent) == INTENT
+    assert codec.decode(confluent(2, body(NEWER, INTENT, priority=9)), events.DeletionIntent) == INTENT
 
 
 def test_f_3_versions_and_framings_interleave() -> None:
     """F-3: each record is decoded by its own writer's schema, whatever came before it."""
-    codec = Codec(FixedSource({1: V1, 2: V2}))
-    first, second = confluent(1, body(V1, INTENT)), confluent(2, body(V2, INTENT))
+    codec = Codec(FixedSource({1: KNOWN, 2: NEWER}))
+    first, second = confluent(1, body(KNOWN, INTENT)), confluent(2, body(NEWER, INTENT))
     single = golden("deletion_intent")
 
     read = [codec.decode(data, events.DeletionIntent) for data in (first, second, single, second, first)]
@@ -44,11 +49,11 @@ def test_f_3_versions_and_framings_interleave() -> None:
 
 
 def test_f_3_the_wrong_writers_schema_is_not_guessed() -> None:
-    """F-3: bytes of version 2 under the id of version 1 are undecodable, not almost right."""
-    codec = Codec(FixedSource({1: V1}))
+    """F-3: bytes of a newer version under an older one's id are undecodable, not almost right."""
+    codec = Codec(FixedSource({1: KNOWN}))
 
     with pytest.raises(UndecodableRecord):
-        codec.decode(confluent(1, body(V2, INTENT)), events.DeletionIntent)
+        codec.decode(confluent(1, body(NEWER, INTENT)), events.DeletionIntent)
 
 
 def test_a_field_that_may_narrow_a_guard_is_never_dropped() -> None:
@@ -65,10 +70,10 @@ def test_a_field_that_may_narrow_a_guard_is_never_dropped() -> None:
 
 def test_a_schema_is_asked_for_once() -> None:
     """The registry is asked once for each id, not for each record."""
-    source = FixedSource({2: V2})
+    source = FixedSource({2: NEWER})
     codec = Codec(source)
     for _ in range(3):
-        codec.decode(confluent(2, body(V2, INTENT)), events.DeletionIntent)
+        codec.decode(confluent(2, body(NEWER, INTENT)), events.DeletionIntent)
 
     assert source.asked == [2]
 
@@ -108,10 +113,66 @@ def test_f_5_a_known_intent_of_the_newer_writer_is_read() -> None:
 
 def test_an_unknown_outcome_word_is_named() -> None:
     """F-5: an outcome word of a newer version is not folded as another one."""
-    from tests.schemas.samples import SAMPLES
-
     text = schema_of(events.Outcome).text
     data = schema_of(events.Outcome).header + body(text, SAMPLES["outcome"], outcome="vanished")
 
     with pytest.raises(UndecodableRecord, match="vanished"):
         Codec().decode(data, events.Outcome)
+
+
+def _older(cls: type[events.Event]) -> Schema:
+    return next(schema for schema in SCHEMAS if (schema.name, schema.version) == (cls.__name__, 1))
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_f_3_a_record_of_version_1_has_the_defaults_of_version_2(name: str) -> None:
+    """F-3: what an older writer has written is read with defaults, in either framing."""
+    event, older = OLDER[name], _older(type(OLDER[name]))
+    plain = {field["name"]: to_avro(event)[field["name"]] for field in older.parsed["fields"]}
+    data = body(older.text, event)
+
+    assert set(to_avro(event)) > set(plain)
+    assert Codec(FixedSource({4: older.text})).decode(confluent(4, data), type(event)) == event
+    assert Codec().decode(older.header + data, type(event)) == event
+
+
+@pytest.mark.parametrize("name", [*OLDER, "deletion_intent_replay"])
+def test_f_3_a_reader_of_version_1_reads_version_2(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-3: of a record of version 2 a version 1 reader sees all that version 1 has, and skips the rest."""
+    sample = SAMPLES[name]
+    text, older = schema_of(type(sample)).text, _older(type(sample))
+    data = confluent(9, body(text, sample))
+    with monkeypatch.context() as patch:  # a process that has only ever had version 1
+        patch.setattr(codec_module, "schema_of", lambda cls: older)
+        patch.setattr(codec_module, "_BY_HEADER", {older.header: older})
+        patch.setattr(codec_module, "from_avro", lambda cls, plain: plain)
+        read = Codec(FixedSource({9: text})).decode(data, type(sample))
+        known = Codec().decode(older.header + body(older.text, sample), type(sample))
+        with pytest.raises(UndecodableRecord) as caught:
+            Codec().decode(golden(name), type(sample))
+
+    assert read == known
+    assert caught.value.reason == "unknown-schema"
+
+
+def test_versions_differ_in_fields_with_defaults_at_the_end() -> None:
+    """A version adds fields at a record's top, at the end, with defaults that the event class has too."""
+    for cls in _VERSIONS:
+        versions = sorted((s for s in SCHEMAS if s.name == cls.__name__), key=lambda s: s.version)
+        for one, other in itertools.pairwise(json.loads(schema.text)["fields"] for schema in versions):
+            assert other[: len(one)] == one
+            assert all("default" in field for field in other[len(one) :])
+        assert [s.version for s in versions] == list(range(1, _VERSIONS[cls] + 1))
+        (newest,) = (json.loads(s.text)["fields"] for s in versions[-1:])
+        in_schema = {field["name"]: field["default"] for field in newest if "default" in field}
+        assert in_schema == _defaults_of(cls)
+
+
+def _defaults_of(cls: type[events.Event]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for field in dataclasses.fields(cls):
+        if field.default_factory is not dataclasses.MISSING:
+            found[field.name] = field.default_factory()
+        elif field.default is not dataclasses.MISSING:
+            found[field.name] = field.default
+    return found

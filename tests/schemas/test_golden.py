@@ -1,24 +1,30 @@
-"""The bytes of version 1, which stand in topics for years."""
+"""The bytes of each version, which stand in topics for years."""
 
 from __future__ import annotations
 
 import pytest
-from tests.schemas.samples import GOLDEN, SAMPLES, golden
+from tests.schemas.samples import GOLDEN, OLDER, SAMPLES, golden
 
-from sexton.schemas.codec import _CLASSES, SCHEMAS, Codec
+from sexton.schemas.codec import _CLASSES, SCHEMAS, Codec, schema_of
 from sexton.schemas.forms import from_json, to_json
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_an_event_is_written_as_its_golden_bytes(name: str) -> None:
-    """Encoding gives the bytes of the first release, byte for byte."""
+    """Encoding gives the bytes of the version's first release, byte for byte."""
     assert Codec().encode(SAMPLES[name]) == golden(name)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_golden_bytes_are_read_as_the_event(name: str) -> None:
-    """Bytes of the first release still give the same event."""
+    """Bytes of the version's first release still give the same event."""
     assert Codec().decode(golden(name), type(SAMPLES[name])) == SAMPLES[name]
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_golden_bytes_of_version_1_are_read_as_ever(name: str) -> None:
+    """Bytes of version 1 give the same event as then, and what was added since has its default."""
+    assert Codec().decode(golden(name, 1), type(OLDER[name])) == OLDER[name]
 
 
 def test_every_schema_has_golden_bytes() -> None:
@@ -26,7 +32,11 @@ def test_every_schema_has_golden_bytes() -> None:
     sampled = {type(event).__name__ for event in SAMPLES.values()}
 
     assert sampled == set(_CLASSES) == {schema.name for schema in SCHEMAS}
-    assert {path.name for path in GOLDEN.iterdir()} == {f"{name}.v1.hex" for name in SAMPLES}
+    newest = {f"{name}.v{schema_of(type(event)).version}.hex" for name, event in SAMPLES.items()}
+    assert {path.name for path in GOLDEN.iterdir()} == newest | {f"{name}.v1.hex" for name in OLDER}
+    assert {type(OLDER[name]).__name__ for name in OLDER} == {
+        schema.name for schema in SCHEMAS if schema.version == 2
+    }
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -47,9 +47,9 @@ class FixedSource:
 
 
 def newer(change: Callable[[dict[str, Any]], None]) -> str:
-    """Return the intent's schema as version 2, changed."""
+    """Return the intent's schema as the next version, changed."""
     raw = json.loads(schema_of(events.DeletionIntent).text)
-    raw["version"] = 2
+    raw["version"] += 1
     change(raw)
     return json.dumps(raw)
 

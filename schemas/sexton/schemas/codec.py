@@ -32,9 +32,9 @@ _SINGLE_OBJECT_HEADER = 10
 _CONFLUENT_HEADER = 5
 _LONGEST_REASON = 300  # fastavro may put both schemas into its message
 _VERSIONS = {  # the newest version of each record; the reader's schema
-    events.DeletionIntent: 1,
-    events.DeferredIntent: 1,
-    events.Outcome: 1,
+    events.DeletionIntent: 2,
+    events.DeferredIntent: 2,
+    events.Outcome: 2,
     events.DeadLetter: 1,
     events.Genesis: 1,
     events.Issued: 1,
@@ -107,6 +107,14 @@ _BY_HEADER: Mapping[bytes, Schema] = {schema.header: schema for schema in SCHEMA
 _CLASSES = {cls.__name__: cls for cls in _VERSIONS}
 
 
+@cache
+def _defaults(cls: type) -> dict[str, Any]:
+    """Return the fields that later versions have added to a record, each with its default."""
+    return {
+        field["name"]: field["default"] for field in schema_of(cls).parsed["fields"] if "default" in field
+    }
+
+
 class Codec:
     """Encodes and decodes events; with a registry it writes its header, else single-object encoding."""
 
@@ -153,7 +161,10 @@ class Codec:
             names = " or ".join(c.__name__ for c in expected)
             raise UndecodableRecord("wrong-type", f"expected {names}, not {writer.name}")
         reader = schema_of(cls)
-        if writer.header != reader.header and (unknown := _unknown_part(writer, reader)):
+        # Our own older versions lack nothing but fields at the top that have defaults: filling these in is
+        # several times as fast as Avro's resolution.
+        ours = writer.header in _BY_HEADER
+        if not ours and (unknown := _unknown_part(writer, reader)):
             raise UndecodableRecord("unknown-field", f"a newer writer's field that may narrow it: {unknown}")
         stream = io.BytesIO(cast(bytes, data))
         stream.seek(start)
@@ -161,10 +172,12 @@ class Codec:
             plain = fastavro.schemaless_reader(
                 stream,
                 writer.parsed,
-                None if writer.header == reader.header else reader.parsed,
+                None if ours else reader.parsed,
                 return_record_name=True,
                 return_record_name_override=True,
             )
+            if ours and writer.header != reader.header:
+                plain = _defaults(cls) | cast(Any, plain)
             event = from_avro(cls, cast(Any, plain))
         except Exception as error:
             # fastavro raises whatever the bytes led it to; each is the same fact: not this record.

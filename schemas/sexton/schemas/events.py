@@ -6,7 +6,7 @@ Times are aware datetimes in UTC with microseconds. `codec` turns events into by
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -66,6 +66,7 @@ __all__ = [
     "PartitionOffsets",
     "Position",
     "PromiseGuard",
+    "ReplayOf",
     "SnapshotChunk",
     "SnapshotManifest",
     "TransactionGuard",
@@ -216,8 +217,23 @@ Action = DeleteObjects | DeletePrefix | AdvanceHorizon
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayOf:
+    """Where the record stood that became a dead letter, and its intent id where it had a readable one."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    offset: int
+    intent_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeletionIntent:
-    """A request to delete: the guards say why it will be safe, the action says what to do."""
+    """A request to delete: the guards say why it will be safe, the action says what to do.
+
+    `replay_of` links a replay to the record that became a dead letter. It gives no rights: a replay is judged
+    at its own position, or at the first one if Sexton itself has written it to `deferred`.
+    """
 
     intent_id: str
     tenant: str
@@ -225,11 +241,17 @@ class DeletionIntent:
     emitter: str
     guards: Sequence[Guard]
     action: Action
+    replay_of: ReplayOf | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredIntent:
-    """An intent that waits, byte for byte, with the position at which it first stood."""
+    """An intent that waits, byte for byte, with the position at which it first stood.
+
+    `waiting_since` is when its bucket held it for the first time. `effect_unknown`: a key was sent and nobody
+    knows what became of it. `gone` and `after` are how far a `DeletePrefix` has come: how many objects are
+    gone, and the key after which its listing goes on.
+    """
 
     first: Position
     first_written_at: datetime
@@ -239,6 +261,10 @@ class DeferredIntent:
     retry_at: datetime | None
     raw_key: bytes | None
     raw_value: bytes
+    waiting_since: datetime | None = None
+    effect_unknown: bool = False
+    gone: int = 0
+    after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +288,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an intent; `outcome` is the word of its worst key."""
+    """What became of an intent; `outcome` is the word of its worst key.
+
+    `effects` counts keys by what the store did: `hidden`, `erased` or `absent`, and `deleted` on a bucket
+    without versions. Empty where nothing was sent, and in records of version 1.
+    """
 
     intent_id: str
     tenant: str
@@ -275,6 +305,7 @@ class Outcome:
     position: Position
     store_request_ids: Sequence[str]
     settled_at: datetime
+    effects: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

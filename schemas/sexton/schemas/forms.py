@@ -203,7 +203,12 @@ def _each(f: _Convert | None) -> _Convert | None:
 @cache
 def _json_record(cls: Any, path: str) -> Callable[[Any, Mapping[str, Any]], Any]:
     converters = {name: _json(hint, f"{path}.{name}") for name, hint in _hints(cls).items()}
-    optional = {field.name for field in dataclasses.fields(cls) if field.default is not dataclasses.MISSING}
+    missing_ = dataclasses.MISSING
+    optional = {
+        field.name
+        for field in dataclasses.fields(cls)
+        if field.default is not missing_ or field.default_factory is not missing_
+    }
 
     def convert(plain: Any, defaults: Mapping[str, Any]) -> Any:
         if not isinstance(plain, dict):
