@@ -1,0 +1,118 @@
+-- One bucket's budget, shared by all tasks: the rule of aimd.py where it must be atomic. Read that first.
+--
+-- KEYS[1]  hash of one bucket: low, peak, since, decreased_at, free_at, not_before (see aimd.State), as texts
+-- ARGV[1]  what to do: "peek", "lease" or "throttled"
+-- ARGV[2..12]  the rule: gentle, hard, hardly, period, doubling, growth, floor, slice, credit, idle, longest_pause
+-- ARGV[13...]  lease: keys, known rate; throttled: ago, estimate, retry_after, known rate
+-- returns  {now, "none"} when the bucket was never throttled or is forgotten, and nothing is known of it;
+--          {now, "rate", rate} to peek and throttled; {now, "lease", starts_in, keys, rate};
+--          {now, "wait", seconds, spread, rate}. All numbers are texts.
+-- The clock is this server's alone: instants never leave it, callers get and give durations.
+-- Numbers are seconds and rates: doubles, written with 17 digits so that they come back as they were.
+local HIGHEST, UNKNOWN_PEAK = 1e9, 64
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
+local names = {'gentle', 'hard', 'hardly', 'period', 'doubling', 'growth', 'floor', 'slice', 'credit', 'idle',
+               'longest_pause'}
+local rule = {}
+for i, name in ipairs(names) do
+  rule[name] = tonumber(ARGV[i + 1])
+end
+local fields = {'low', 'peak', 'since', 'decreased_at', 'free_at', 'not_before'}
+
+local function text(number)
+  return string.format('%.17g', number)
+end
+
+local function load()
+  local held = redis.call('HMGET', KEYS[1], unpack(fields))
+  local state = {}
+  for i, name in ipairs(fields) do
+    state[name] = held[i] and tonumber(held[i])
+    if not state[name] then
+      return nil
+    end
+  end
+  return state
+end
+
+local function save(state)
+  local flat = {}
+  for _, name in ipairs(fields) do
+    flat[#flat + 1] = name
+    flat[#flat + 1] = text(state[name])
+  end
+  redis.call('HSET', KEYS[1], unpack(flat))
+  -- A pause that a store asked for may be longer than a bucket is kept without it.
+  local keep = rule.idle + math.max(0, state.not_before - now)
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', keep * 1000))
+end
+
+local function rate(state)
+  local elapsed = math.max(0, now - state.since)
+  local x = elapsed / rule.period - 1
+  local scale = x < 0 and state.peak - state.low or rule.growth * state.peak
+  local curve = state.peak + scale * x * x * x
+  local doubled = state.low * 2 ^ math.min(elapsed / rule.doubling, 60)
+  return math.max(rule.floor, math.min(curve, doubled, HIGHEST))
+end
+
+local function seeded(known)
+  local low = math.max(rule.floor, known)
+  return {low = low, peak = low, since = now, decreased_at = 0, free_at = now, not_before = 0}
+end
+
+local function lease(state, keys)
+  local current = rate(state)
+  local begin = math.max(state.free_at, state.not_before, now - rule.credit)
+  local ahead = math.max(rule.slice, keys / current)
+  if begin - now > ahead then
+    return {text(now), 'wait', text(begin - now - ahead), text(ahead), text(current)}
+  end
+  local granted = math.max(keys, current * rule.slice)
+  local unused = math.max(0, now - rule.credit - state.free_at)
+  state.since = math.max(state.since, math.min(now, state.since + unused))
+  state.free_at = begin + granted / current
+  return {text(now), 'lease', text(begin - now), text(granted), text(current)}
+end
+
+local function throttled(state, ago, estimate, retry_after, known)
+  if not state and known > 0 then
+    state = seeded(known)
+  end
+  if not state then
+    local low = math.max(rule.floor, estimate * rule.hard)
+    state = {low = low, peak = low * UNKNOWN_PEAK, since = now, decreased_at = now, free_at = now, not_before = 0}
+  elseif now - ago >= state.decreased_at then
+    local current = rate(state)
+    local again = current < state.low * rule.hardly
+    state.low = math.max(rule.floor, current * (again and rule.hard or rule.gentle))
+    state.peak = math.max(state.low, again and state.peak or current)
+    state.since, state.decreased_at = now, now
+  end
+  local pause = math.min(math.max(retry_after, 0), rule.longest_pause)
+  if pause > 0 then
+    state.not_before = math.max(state.not_before, now + pause)
+  end
+  return state
+end
+
+local state = load()
+if ARGV[1] == 'peek' then
+  return state and {text(now), 'rate', text(rate(state))} or {text(now), 'none'}
+end
+if ARGV[1] == 'throttled' then
+  state = throttled(state, tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]))
+  save(state)
+  return {text(now), 'rate', text(rate(state))}
+end
+local keys, known = tonumber(ARGV[13]), tonumber(ARGV[14])
+if not state then
+  if known <= 0 then
+    return {text(now), 'none'}
+  end
+  state = seeded(known)
+end
+local answer = lease(state, keys)
+save(state)
+return answer
