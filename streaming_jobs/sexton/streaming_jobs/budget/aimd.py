@@ -32,8 +32,13 @@ class Rule:
     """Factor when the store goes on to say no although the rate has hardly grown since the last decrease."""
     hardly: float = 1.05
     """Growth since the last decrease below which the store is taken to go on saying no."""
-    period: float = 45.0
-    """From a decrease until the rate is back where it was."""
+    period_keys: float = 300_000.0
+    """From a decrease until the rate is back where it was: the time of so many keys, within these bounds.
+
+    It is what bounds the share of throttled requests: one or two for each 300 of full size.
+    """
+    shortest_period: float = 30.0
+    longest_period: float = 180.0
     doubling: float = 2.0
     """The rate never doubles in less than this."""
     growth: float = 0.15
@@ -42,6 +47,8 @@ class Rule:
     """The rate never falls below this; a bucket that takes nothing is its intents' matter."""
     slice: float = 0.15
     """A lease is for at least this long, so that a fast bucket costs seven calls a second and task."""
+    rest: float = 0.15
+    """After a decrease nothing is handed out for this long: the store's own bucket has run dry."""
     credit: float = 0.1
     """Time that nobody used is kept for this long, and lost after."""
     idle: float = 600.0
@@ -52,22 +59,22 @@ class Rule:
 
 RULE = Rule()
 _HIGHEST = 1e9
-_UNKNOWN_PEAK = 64.0  # the first rate is a guess: let it double until the store says no again
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """One bucket's budget; times are instants of the clock that `now` is read from.
 
-    `low` is the rate right after the last decrease, at `decreased_at`, and `peak` the one before it. `since`
-    is where the curve starts: the decrease, moved on by the time in which nobody used the budget. All time
-    before `free_at` is handed out; nothing may be sent before `not_before`. `ceiling` bounds the rate.
+    `low` is the rate right after the last decrease and `peak` the one before it; what is sent from `holds_from`
+    on is sent at the lower rate. `since` is where the curve starts: the decrease, moved on by the time in
+    which nobody used the budget. All time before `free_at` is handed out; nothing may be sent before
+    `not_before`. `ceiling` bounds the rate.
     """
 
     low: float
     peak: float
     since: float
-    decreased_at: float
+    holds_from: float
     free_at: float
     not_before: float = 0.0
     ceiling: float = math.inf
@@ -108,7 +115,8 @@ class Throttle:
 def rate(state: State, now: float, rule: Rule = RULE) -> float:
     """Return the rate in force, keys per second."""
     elapsed = max(0.0, now - state.since)
-    x = elapsed / rule.period - 1
+    period = max(rule.shortest_period, min(rule.longest_period, rule.period_keys / state.peak))
+    x = elapsed / period - 1
     scale = state.peak - state.low if x < 0 else rule.growth * state.peak
     curve = state.peak + scale * x * x * x
     doubled = state.low * math.pow(2.0, min(elapsed / rule.doubling, 60.0))
@@ -133,19 +141,23 @@ def lease(state: State, now: float, keys: int, rule: Rule = RULE) -> tuple[State
 def throttled(state: State | None, now: float, reply: Throttle, rule: Rule = RULE) -> State:
     """Return the state after a throttled reply.
 
-    A request that was sent before the last decrease says nothing about the rate since.
+    A request that was sent before the last decrease held, on time handed out before it, says nothing about
+    the rate since.
     """
     if state is None and reply.known:
         state = seeded(reply.known, now, rule)
     if state is None:
         low = max(rule.floor, reply.estimate * rule.hard)
-        state = State(low, low * _UNKNOWN_PEAK, now, now, now)
-    elif now - reply.ago >= state.decreased_at:
+        state = State(low, _HIGHEST, now, now, now)  # a guess: it doubles until the store says no again
+    elif now - reply.ago >= state.holds_from:
         current = rate(state, now, rule)
         again = current < state.low * rule.hardly
         low = max(rule.floor, current * (rule.hard if again else rule.gentle))
         peak = max(low, state.peak if again else current)
-        state = replace(state, low=low, peak=peak, since=now, decreased_at=now)
+        holds_from = max(now, state.free_at)
+        state = replace(
+            state, low=low, peak=peak, since=now, holds_from=holds_from, free_at=holds_from + rule.rest
+        )
     pause = min(max(reply.retry_after, 0.0), rule.longest_pause)
     return replace(state, not_before=max(state.not_before, now + pause)) if pause else state
 

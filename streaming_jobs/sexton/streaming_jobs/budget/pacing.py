@@ -140,7 +140,7 @@ class SharedBudget:
         now = self.clock()
         b = self._buckets.get(bucket) or self._new(bucket, now)
         if throttled:
-            self._throttled(bucket, b, now, seconds, retry_after_s or 0.0)
+            self._throttled(bucket, b, keys, now, seconds, retry_after_s or 0.0)
             return
         if now - b.window_at >= _WINDOW_S:
             b.acked_before = b.acked if now - b.window_at < 2 * _WINDOW_S else 0
@@ -210,7 +210,9 @@ class SharedBudget:
 
     # --- throttled ---
 
-    def _throttled(self, bucket: str, b: _Bucket, now: float, seconds: float, retry_after: float) -> None:
+    def _throttled(
+        self, bucket: str, b: _Bucket, keys: int, now: float, seconds: float, retry_after: float
+    ) -> None:
         pause = min(max(retry_after, 0.0), self.rule.longest_pause)
         if pause:
             b.not_before = max(b.not_before, now + pause)
@@ -218,7 +220,7 @@ class SharedBudget:
         if now - seconds < b.decreased_at and not pause:
             return  # sent before the last decrease: one decrease for each round trip
         ago = max(0.0, seconds)
-        reply = aimd.Throttle(ago, self._acked_rate(b, now) * self.tasks, pause)
+        reply = aimd.Throttle(ago, max(keys, self._acked_rate(b, now) * self.tasks), pause)
         known = b.rate if b.limited and b.local is None else 0.0
         if now >= self._away_until:
             if b.local is not None:
@@ -240,6 +242,7 @@ class SharedBudget:
 
     def _slowed(self, b: _Bucket) -> None:
         b.asked_at = b.decreased_at = self.clock()
+        b.next_at = max(b.next_at, b.asked_at + self.rule.rest)
         b.limited, b.ask_at = True, 0.0
 
     def _share(self, b: _Bucket, now: float) -> aimd.State:

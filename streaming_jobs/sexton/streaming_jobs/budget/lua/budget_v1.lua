@@ -1,24 +1,24 @@
 -- One bucket's budget, shared by all tasks: the rule of aimd.py where it must be atomic. Read that first.
 --
--- KEYS[1]  hash of one bucket: low, peak, since, decreased_at, free_at, not_before (see aimd.State), as texts
+-- KEYS[1]  hash of one bucket: low, peak, since, holds_from, free_at, not_before (see aimd.State), as texts
 -- ARGV[1]  what to do: "peek", "lease" or "throttled"
--- ARGV[2..12]  the rule: gentle, hard, hardly, period, doubling, growth, floor, slice, credit, idle, longest_pause
--- ARGV[13...]  lease: keys, known rate; throttled: ago, estimate, retry_after, known rate
+-- ARGV[2..15]  the rule (aimd.Rule), in the order of `names` below
+-- ARGV[16...]  lease: keys, known rate; throttled: ago, estimate, retry_after, known rate
 -- returns  {now, "none"} when the bucket was never throttled or is forgotten, and nothing is known of it;
 --          {now, "rate", rate} to peek and throttled; {now, "lease", starts_in, keys, rate};
 --          {now, "wait", seconds, spread, rate}. All numbers are texts.
 -- The clock is this server's alone: instants never leave it, callers get and give durations.
 -- Numbers are seconds and rates: doubles, written with 17 digits so that they come back as they were.
-local HIGHEST, UNKNOWN_PEAK = 1e9, 64
+local HIGHEST = 1e9
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
-local names = {'gentle', 'hard', 'hardly', 'period', 'doubling', 'growth', 'floor', 'slice', 'credit', 'idle',
-               'longest_pause'}
+local names = {'gentle', 'hard', 'hardly', 'period_keys', 'shortest_period', 'longest_period', 'doubling', 'growth',
+               'floor', 'slice', 'rest', 'credit', 'idle', 'longest_pause'}
 local rule = {}
 for i, name in ipairs(names) do
   rule[name] = tonumber(ARGV[i + 1])
 end
-local fields = {'low', 'peak', 'since', 'decreased_at', 'free_at', 'not_before'}
+local fields = {'low', 'peak', 'since', 'holds_from', 'free_at', 'not_before'}
 
 local function text(number)
   return string.format('%.17g', number)
@@ -50,7 +50,8 @@ end
 
 local function rate(state)
   local elapsed = math.max(0, now - state.since)
-  local x = elapsed / rule.period - 1
+  local period = math.max(rule.shortest_period, math.min(rule.longest_period, rule.period_keys / state.peak))
+  local x = elapsed / period - 1
   local scale = x < 0 and state.peak - state.low or rule.growth * state.peak
   local curve = state.peak + scale * x * x * x
   local doubled = state.low * 2 ^ math.min(elapsed / rule.doubling, 60)
@@ -59,7 +60,7 @@ end
 
 local function seeded(known)
   local low = math.max(rule.floor, known)
-  return {low = low, peak = low, since = now, decreased_at = 0, free_at = now, not_before = 0}
+  return {low = low, peak = low, since = now, holds_from = 0, free_at = now, not_before = 0}
 end
 
 local function lease(state, keys)
@@ -82,13 +83,14 @@ local function throttled(state, ago, estimate, retry_after, known)
   end
   if not state then
     local low = math.max(rule.floor, estimate * rule.hard)
-    state = {low = low, peak = low * UNKNOWN_PEAK, since = now, decreased_at = now, free_at = now, not_before = 0}
-  elseif now - ago >= state.decreased_at then
+    state = {low = low, peak = HIGHEST, since = now, holds_from = now, free_at = now, not_before = 0}
+  elseif now - ago >= state.holds_from then
     local current = rate(state)
     local again = current < state.low * rule.hardly
     state.low = math.max(rule.floor, current * (again and rule.hard or rule.gentle))
     state.peak = math.max(state.low, again and state.peak or current)
-    state.since, state.decreased_at = now, now
+    state.since, state.holds_from = now, math.max(now, state.free_at)
+    state.free_at = state.holds_from + rule.rest
   end
   local pause = math.min(math.max(retry_after, 0), rule.longest_pause)
   if pause > 0 then
@@ -102,11 +104,11 @@ if ARGV[1] == 'peek' then
   return state and {text(now), 'rate', text(rate(state))} or {text(now), 'none'}
 end
 if ARGV[1] == 'throttled' then
-  state = throttled(state, tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]))
+  state = throttled(state, tonumber(ARGV[16]), tonumber(ARGV[17]), tonumber(ARGV[18]), tonumber(ARGV[19]))
   save(state)
   return {text(now), 'rate', text(rate(state))}
 end
-local keys, known = tonumber(ARGV[13]), tonumber(ARGV[14])
+local keys, known = tonumber(ARGV[16]), tonumber(ARGV[17])
 if not state then
   if known <= 0 then
     return {text(now), 'none'}
