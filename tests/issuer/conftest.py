@@ -63,7 +63,7 @@ def serve() -> Iterator[Serve]:
         def start(settings: Settings) -> Service:
             service = Service(settings)
             started.callback(service.stop)
-            assert service.ready.wait(20)
+            assert service.wait_ready(20)
             return service
 
         yield start

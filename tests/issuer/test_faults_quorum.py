@@ -108,5 +108,9 @@ def test_i_18_two_brokers_of_three_are_down(place: Place, survivor: str) -> None
         windows = client.validate([Subject(tenant, g, 0) for g in (3, 4, 5)], deadline=30).windows
     assert again[0] == again[1]
     assert (before, sorted(numbers | {again[0][tenant]})) == ([1, 2, 3], [4, 5])
-    assert [window is not None and window.until is None for window in windows.values()] == [False, False, True]
+    assert [window is not None and window.until is None for window in windows.values()] == [
+        False,
+        False,
+        True,
+    ]
     place.brokers.start(down[1])

@@ -20,10 +20,12 @@ from tests.support.issuing import Serve, Write, attach, newest
 from sexton.deploy.local import Installation
 from sexton.deploy.topics import create_topics
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.log import LogReader, LogWriter, write_genesis
+from sexton.issuer.genesis import write_genesis
+from sexton.issuer.log import LogReader, LogWriter
 from sexton.issuer.positions import Positions, WrongTopic
 from sexton.issuer.service import Service
 from sexton.schemas import events, records
+from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import LogBroken, SextonError
 from sexton.schemas.settings import Settings
 
@@ -100,7 +102,7 @@ def test_a_log_of_another_place_is_not_served(bare: Installation, soon: Deadline
     facts = positions.describe(soon)
     genesis = events.Genesis(
         1,
-        "another" if wrong == "cluster" else positions.cluster_id(soon),
+        "another" if wrong == "cluster" else positions.cluster.cluster_id(),
         facts[positions.log].topic_id,
         "another" if wrong == "intents" else facts[positions.intents].topic_id,
         NOW,
@@ -147,7 +149,8 @@ def test_compacted_topics_are_refused(fresh: Installation) -> None:
     admin = AdminClient(fresh.settings.kafka())
     admin.incremental_alter_configs([resource])[resource].result(10)
     until = Deadline.after(5)
-    while Positions(fresh.settings).found(until)[name].config["cleanup.policy"] != "compact":
+    while Cluster(fresh.settings).topics([name])[name].found.config["cleanup.policy"] != "compact":
+        assert until.left()
         time.sleep(0.05)
 
     with pytest.raises(WrongTopic, match=r"cleanup.policy is compact"):

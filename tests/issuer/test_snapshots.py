@@ -20,7 +20,8 @@ from sexton.deploy.local import Installation
 from sexton.issuer import truncation, wire
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.fold import State, apply
-from sexton.issuer.log import open_reader, write_genesis
+from sexton.issuer.genesis import write_genesis
+from sexton.issuer.log import open_reader
 from sexton.issuer.maintenance import rebuild_projection
 from sexton.issuer.positions import Positions
 from sexton.issuer.service import Service
@@ -222,7 +223,7 @@ def test_a_broken_snapshot_falls_back(
 
 @pytest.mark.parametrize(("damage", "why"), DAMAGES, ids=[damage.__name__ for damage, _ in DAMAGES])
 def test_a_truncated_log_without_a_good_snapshot_is_not_served(
-    filled: tuple[Place, list[Snapshot]], damage: Damage, why: str
+    filled: tuple[Place, list[Snapshot]], serve: Serve, damage: Damage, why: str
 ) -> None:
     """What neither the log nor a snapshot holds any more is not guessed: nothing starts, and says why."""
     place, taken = filled
@@ -231,12 +232,28 @@ def test_a_truncated_log_without_a_good_snapshot_is_not_served(
         damage(place.settings, snapshot)
 
     with pytest.raises(LogBroken, match=why) as refused:
-        Service(place.settings)
+        serve(place.settings)
 
     assert "no snapshot is good" in str(refused.value)
     assert "restore" in str(refused.value.hint)
     with pytest.raises(LogBroken):
         rebuild_projection(place.settings)
+
+
+def test_a_server_that_finds_no_good_snapshot_ends(
+    fresh: Installation, filled: tuple[Place, list[Snapshot]], cli: Callable[..., Any]
+) -> None:
+    """What is found broken only while it loads ends the server too, with the reason."""
+    place, taken = filled
+    truncated(place.settings, taken[0].log_offset)
+    for snapshot in taken:
+        flipped_bit(place.settings, snapshot)
+
+    done = cli("issuer", "serve", "--port", "0", env=fresh.env)
+
+    assert done.returncode == 1
+    assert "no snapshot is good" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_log_truncated_above_every_snapshot_is_not_served(filled: tuple[Place, list[Snapshot]]) -> None:

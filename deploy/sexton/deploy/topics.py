@@ -61,7 +61,7 @@ def create_installation(
     is not empty and not its own.
     """
     created = create_topics(settings, replication, partitions)
-    from sexton.issuer.log import write_genesis
+    from sexton.issuer.genesis import write_genesis
 
     write_genesis(settings)
     return created

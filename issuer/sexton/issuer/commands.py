@@ -9,15 +9,18 @@ import sys
 import threading
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sexton.issuer import logs
 from sexton.issuer.migration_commands import import_, scan_
 from sexton.issuer.snapshot_commands import snapshot, truncate
-from sexton.schemas.errors import InvalidSettings, RequestRefused
+from sexton.schemas.errors import InvalidSettings, RequestRefused, SextonError
 from sexton.schemas.settings import Settings, load
+
+if TYPE_CHECKING:
+    from sexton.issuer.service import Service
 
 __all__ = ["app"]
 
@@ -72,8 +75,13 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
             ssl_certfile=settings.issuer_tls_cert,
             ssl_keyfile=settings.issuer_tls_key,
         )
-        _announce(service.ready, listener, "http" if settings.issuer_tls_cert is None else "https")
-        _run(uvicorn.Server(config), listener)
+        server = uvicorn.Server(config)
+        refused = _announce(
+            service, server, listener, "http" if settings.issuer_tls_cert is None else "https"
+        )
+        _run(server, listener)
+        if refused:
+            raise refused[0]
     finally:
         service.stop()
 
@@ -100,15 +108,22 @@ def _run(server: Any, listener: socket.socket) -> None:
         raise KeyboardInterrupt
 
 
-def _announce(ready: threading.Event, listener: socket.socket, scheme: str) -> None:
+def _announce(service: Service, server: Any, listener: socket.socket, scheme: str) -> list[SextonError]:
+    """Say where it is ready; a log that cannot be served ends the server, and the list holds why."""
     host, port, *_ = listener.getsockname()
     url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    refused: list[SextonError] = []
 
     def announce() -> None:
-        ready.wait()
-        print(f"issuer ready: {url}", file=sys.stderr, flush=True)
+        try:
+            if service.wait_ready():
+                print(f"issuer ready: {url}", file=sys.stderr, flush=True)
+        except SextonError as error:
+            refused.append(error)
+            server.should_exit = True
 
     threading.Thread(target=announce, name="sexton-announce", daemon=True).start()
+    return refused
 
 
 def _address(settings: Settings, port: int | None) -> tuple[str, int]:

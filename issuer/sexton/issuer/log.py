@@ -8,40 +8,31 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any, cast, get_args
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.fold import FORMAT, State, Void, apply
-from sexton.issuer.positions import Positions, WrongTopic
+from sexton.issuer.fold import State, Void, apply
+from sexton.issuer.logs import KAFKA
+from sexton.issuer.positions import Positions
 from sexton.issuer.snapshots import Snapshots
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
-from sexton.schemas.errors import KafkaUnavailable, LogBroken, SextonError, UndecodableRecord
+from sexton.schemas.errors import KafkaUnavailable, LogBroken, UndecodableRecord
 from sexton.schemas.settings import Settings
 
-__all__ = [
-    "MAX_EVENT_BYTES",
-    "LogReader",
-    "LogWriter",
-    "check_genesis",
-    "decode_event",
-    "open_reader",
-    "read_genesis",
-    "write_genesis",
-]
+__all__ = ["MAX_EVENT_BYTES", "LogReader", "LogWriter", "decode_event", "open_reader"]
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024  # 10,000 grants with the longest names fit
 _EVENTS: tuple[type[events.GenerationEvent], ...] = get_args(events.GenerationEvent)
 _KEPT_REASONS = 10_000
+_POLL_S = 0.05
 _FINAL = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _DEAD_PRODUCER = (KafkaError._FATAL, KafkaError._STATE)
 _log = logging.getLogger("sexton.issuer.log")
@@ -63,7 +54,8 @@ def _consumer(settings: Settings) -> Consumer:
                 "reconnect.backoff.max.ms": 1000,
                 "fetch.message.max.bytes": MAX_EVENT_BYTES,
             }
-        )
+        ),
+        logger=KAFKA,
     )
 
 
@@ -78,11 +70,11 @@ def decode_event(message: Message) -> events.GenerationEvent:
 
 
 class LogReader:
-    """Tails the log in a thread of its own and folds it into one `State`: an empty one, or a snapshot's."""
+    """Tails the log in a thread of its own and folds it into one `State`; until `start` it knows nothing."""
 
-    def __init__(self, settings: Settings, state: State | None = None) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._topic = settings.topic(records.GENERATIONS)
-        self._state = State() if state is None else state
+        self._state = State()
         self._changed = threading.Condition()
         self._void: dict[int, str] = {}
         self._void_order: deque[int] = deque()
@@ -91,15 +83,29 @@ class LogReader:
         self._consumer = _consumer(settings)
         self._thread = threading.Thread(target=self._run, name="sexton-fold", daemon=True)
 
-    def start(self) -> None:
-        """Start to read at the state's next offset."""
+    def start(self, state: State | None = None) -> None:
+        """Start to read: the log from its beginning, or what comes after a snapshot's state."""
+        with self._changed:
+            self._state = self._state if state is None else state
+            self._changed.notify_all()
         self._consumer.assign([TopicPartition(self._topic, 0, self._state.next_offset)])
         self._thread.start()
+
+    @property
+    def started(self) -> bool:
+        """Whether it has begun to read."""
+        return self._thread.ident is not None
+
+    def fail(self, why: str) -> None:
+        """Say that there is nothing to start with: whoever asks or waits gets LogBroken."""
+        with self._changed:
+            self._failure = why
+            self._changed.notify_all()
 
     def stop(self) -> None:
         """Stop reading and free the consumer."""
         self._stopping.set()
-        if self._thread.ident is not None:
+        if self.started:
             self._thread.join()
         self._consumer.close()
 
@@ -159,7 +165,7 @@ class LogReader:
                 self._changed.notify_all()
 
     def _step(self) -> None:
-        first = self._consumer.poll(0.1)
+        first = self._consumer.poll(_POLL_S)
         if first is None:
             return
         batch = [first, *self._consumer.consume(1000, 0)]
@@ -188,10 +194,15 @@ class LogReader:
 
 
 class LogWriter:
-    """Appends events: idempotent, acknowledged by all in-sync replicas, with a poll thread of its own."""
+    """Appends events, acknowledged by all in-sync replicas, with a poll thread of its own.
 
-    def __init__(self, settings: Settings) -> None:
+    An idempotent producer is given an id first, which takes half a second; `idempotent=False` is for an event
+    of which a second copy is void.
+    """
+
+    def __init__(self, settings: Settings, *, idempotent: bool = True) -> None:
         self._settings = settings
+        self._idempotent = idempotent
         self._topic = settings.topic(records.GENERATIONS)
         self._lock = threading.Lock()
         self._producer = self._make()
@@ -235,13 +246,15 @@ class LogWriter:
         self._producer.flush(1)
         self._stopping.set()
         self._thread.join()
+        self._producer.purge()
+        self._producer.close()
 
     def _make(self) -> Producer:
         return Producer(
             self._settings.kafka(
                 **{
                     "client.id": "sexton-issuer",
-                    "enable.idempotence": True,
+                    "enable.idempotence": self._idempotent,
                     "acks": "all",
                     "linger.ms": 0,
                     "message.max.bytes": MAX_EVENT_BYTES,
@@ -249,7 +262,8 @@ class LogWriter:
                     "message.timeout.ms": max(1000, int(self._settings.issuer_timeout_s * 1000)),
                     "reconnect.backoff.max.ms": 1000,
                 }
-            )
+            ),
+            logger=KAFKA,
         )
 
     def _rebuild(self) -> None:
@@ -260,7 +274,7 @@ class LogWriter:
 
     def _poll(self) -> None:
         while not self._stopping.is_set():
-            self._producer.poll(0.2)
+            self._producer.poll(_POLL_S)
 
 
 def _headers(event: events.GenerationEvent) -> Any:
@@ -273,95 +287,7 @@ def open_reader(settings: Settings, positions: Positions, deadline: Deadline) ->
     Raises LogBroken when there is neither, WrongTopic or KafkaUnavailable when Kafka cannot tell.
     """
     snapshots = Snapshots(settings, positions)
-    reader = LogReader(settings, snapshots.start(snapshots.facts(deadline), deadline))
-    reader.start()
-    return reader
-
-
-def read_genesis(settings: Settings, deadline: Deadline) -> events.Genesis | None:
-    """Return the first event of the log, None when the log is empty.
-
-    Of a truncated log it is the one that a snapshot names. Raises LogBroken when it is not Genesis or nowhere
-    to be found, WrongTopic or KafkaUnavailable when it cannot be read.
-    """
-    positions = Positions(settings)
-    snapshots = Snapshots(settings, positions)
-    facts = snapshots.facts(deadline)
-    if facts.end == 0:
-        snapshots.usable(facts, deadline)  # raises when one says that there were events: the log was lost
-        return None
-    if facts.start > 0:
-        return snapshots.genesis(facts, deadline)
+    state = snapshots.start(snapshots.facts(deadline), deadline)
     reader = LogReader(settings)
-    reader.start()
-    try:
-        reader.wait_for(0, deadline)
-        with reader.state() as state:
-            return state.genesis
-    finally:
-        reader.stop()
-
-
-def write_genesis(settings: Settings, timeout_s: float = 15.0) -> events.Genesis:
-    """Start the log: write Genesis unless it is there, and return it.
-
-    Written only while the generations log and the intents topic are both empty. Raises SextonError when the
-    log is another cluster's or other topics', WrongTopic when a topic is missing, KafkaUnavailable.
-    """
-    deadline = Deadline.after(timeout_s)
-    positions = Positions(settings)
-    _await_topics(positions, deadline)
-    found = read_genesis(settings, deadline)
-    if found is None:
-        ends = positions.read(deadline)
-        if any(ends.intents.offsets):
-            raise SextonError(
-                f"the generations log is empty, but {positions.intents} has records",
-                hint="restore the log, or delete and create the intents topic: its intents cannot be judged",
-            )
-        _append_genesis(settings, positions, deadline)
-        found = read_genesis(settings, deadline)
-        assert found is not None
-    check_genesis(found, positions, deadline)
-    return found
-
-
-def _await_topics(positions: Positions, deadline: Deadline) -> None:
-    """Wait a moment for topics that were created just now: not every broker knows them at once."""
-    patience = Deadline.after(min(5.0, deadline.left()))
-    while True:
-        try:
-            positions.describe(deadline)
-            return
-        except WrongTopic:
-            if patience.left() == 0:
-                raise
-        time.sleep(0.1)
-
-
-def _append_genesis(settings: Settings, positions: Positions, deadline: Deadline) -> None:
-    facts = positions.describe(deadline)
-    genesis = events.Genesis(
-        format=FORMAT,
-        cluster_id=positions.cluster_id(deadline),
-        generations_topic_id=facts[positions.log].topic_id,
-        intents_topic_id=facts[positions.intents].topic_id,
-        written_at=datetime.now(UTC),
-    )
-    writer = LogWriter(settings)
-    try:
-        writer.append(genesis, deadline)
-    finally:
-        writer.close()
-
-
-def check_genesis(genesis: events.Genesis, positions: Positions, deadline: Deadline) -> None:
-    """Raise WrongTopic unless the log is this cluster's and these topics'."""
-    cluster = positions.cluster_id(deadline)
-    if genesis.cluster_id != cluster:
-        raise WrongTopic(
-            f"the log belongs to another Kafka cluster: {genesis.cluster_id}, found {cluster}",
-            hint="point SEXTON_KAFKA_BOOTSTRAP_SERVERS at the cluster that the log was started on",
-        )
-    positions.expect(genesis)
-    positions.read(deadline)
+    reader.start(state)
+    return reader

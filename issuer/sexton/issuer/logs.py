@@ -7,10 +7,13 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-__all__ = ["JsonLines", "call_ended", "start"]
+__all__ = ["KAFKA", "JsonLines", "call_ended", "start"]
 
 _FIELDS = "sexton_fields"
 _calls = logging.getLogger("sexton.issuer.calls")
+KAFKA = logging.getLogger("sexton.issuer.kafka")
+"""Takes what the Kafka clients say of themselves; silent in a program that does not log."""
+KAFKA.addHandler(logging.NullHandler())
 
 
 class JsonLines(logging.Formatter):

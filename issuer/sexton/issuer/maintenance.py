@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.log import LogReader, check_genesis, open_reader
+from sexton.issuer.genesis import check_genesis
+from sexton.issuer.log import LogReader, open_reader
 from sexton.issuer.positions import Positions
 from sexton.issuer.projection import Difference, Entry, Projection, entries_of
 from sexton.schemas.errors import SextonError

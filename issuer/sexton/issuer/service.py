@@ -9,14 +9,17 @@ import threading
 from sexton.issuer.access import Access
 from sexton.issuer.authority import Authority
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.log import LogWriter, check_genesis, open_reader
+from sexton.issuer.genesis import check_genesis, read_genesis
+from sexton.issuer.log import LogReader, LogWriter
 from sexton.issuer.metrics import Metrics
 from sexton.issuer.positions import Positions, WrongTopic
 from sexton.issuer.projection import EvictingRedis, Projection, RedisUnavailable
 from sexton.issuer.snapshot_keeper import SnapshotKeeper
+from sexton.issuer.snapshots import Snapshots
 from sexton.issuer.witness import Witness
 from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault, LogBroken, SextonError
+from sexton.schemas.events import Genesis
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, compare
 
@@ -35,7 +38,9 @@ class Service:
     """Owns the log's reader and writer, the projection and the authority.
 
     The constructor refuses what must not be served at all: an empty log, another cluster's or topic's log,
-    topic settings under which offsets prove nothing, a Redis that evicts. Raises SextonError.
+    a log that was set back, topic settings under which offsets prove nothing, a Redis that evicts. Raises
+    SextonError. What takes long, the reading of a snapshot and the fold, goes on after it; until `ready` no
+    call is answered.
     """
 
     def __init__(self, settings: Settings, start_s: float = 30.0) -> None:
@@ -44,43 +49,35 @@ class Service:
         self.access = Access.parse(tokens.get_secret_value() if tokens else None)
         self.metrics = Metrics()
         self.ready = threading.Event()
+        self._settled = threading.Event()  # ready, or known that it never will be
+        self._refusal: LogBroken | None = None
         self._stopping = threading.Event()
         deadline = Deadline.after(start_s)
         self._positions = Positions(settings)
         check_topics(self._positions, deadline)
-        self._check_log(deadline)
-        self.reader = open_reader(settings, self._positions, Deadline.after(_START_ATTEMPT_S))
+        genesis = self._read_genesis(deadline)
+        self.projection = Projection(settings, genesis.generations_topic_id)
+        self.projection.check_server()
+        self.reader = LogReader(settings)
         self._writer = LogWriter(settings)
-        try:
-            self._read_genesis(deadline)
-        except BaseException:
-            self._writer.close()
-            self.reader.stop()
-            raise
         self._keeper = SnapshotKeeper(settings, self.reader, self.metrics)
+        self.witness = Witness(self.projection, self.reader, self._catch_up, self.metrics)
+        self._authority = Authority(self._positions, self.reader, self._writer, self.witness, self.metrics)
         self._evicting: RedisUnavailable | None = None
         self._watcher = threading.Thread(target=self._watch_policy, name="sexton-policy", daemon=True)
         self._watcher.start()
         self._thread = threading.Thread(target=self._get_ready, name="sexton-ready", daemon=True)
         self._thread.start()
 
-    def _check_log(self, deadline: Deadline) -> None:
-        if self._positions.read(deadline).log_end == 0:
+    def _read_genesis(self, deadline: Deadline) -> Genesis:
+        genesis = read_genesis(self.settings, deadline)
+        if genesis is None:
             raise SextonError(
                 "the generations log is empty: it was never started, or it was lost",
                 hint="a new installation: `sexton topics create`; else restore the log",
             )
-
-    def _read_genesis(self, deadline: Deadline) -> None:
-        self.reader.wait_for(0, deadline)
-        with self.reader.state() as state:
-            genesis = state.genesis
-        assert genesis is not None
         check_genesis(genesis, self._positions, deadline)
-        self.projection = Projection(self.settings, genesis.generations_topic_id)
-        self.projection.check_server()
-        self.witness = Witness(self.projection, self.reader, self._catch_up, self.metrics)
-        self._authority = Authority(self._positions, self.reader, self._writer, self.witness, self.metrics)
+        return genesis
 
     def _catch_up(self, deadline: Deadline) -> None:
         self._authority.catch_up(deadline)
@@ -90,12 +87,16 @@ class Service:
         while not self._stopping.is_set():
             deadline = Deadline.after(_START_ATTEMPT_S)
             try:
+                self._start_fold(deadline)
                 self._authority.catch_up(deadline)
                 with self.reader.state() as state:
                     names = [tenant.name for tenant in state if tenant.issues]
                 self.witness.agree(names, deadline)
-            except LogBroken:
-                return  # the reader has said why; nothing can make it ready again
+            except LogBroken as error:  # nothing can make it ready again
+                self.reader.fail(str(error))
+                self._refusal = error
+                self._settled.set()
+                return
             except EnvironmentFault as error:
                 _log.warning("not ready yet: %s", error)
                 self._stopping.wait(_RETRY_S)
@@ -103,9 +104,17 @@ class Service:
             if len(names) > _MANY:
                 gc.freeze()  # else every full collection walks millions of objects while calls wait
             self.ready.set()
+            self._settled.set()
             self._keeper.start()
             _log.info("ready: %d tenants, log offset %d", len(names), self.reader.next_offset - 1)
             return
+
+    def _start_fold(self, deadline: Deadline) -> None:
+        """Start at the newest good snapshot, or at the log's beginning, unless that was done."""
+        if self.reader.started:
+            return
+        snapshots = Snapshots(self.settings, self._positions)
+        self.reader.start(snapshots.start(snapshots.facts(deadline), deadline))
 
     def _watch_policy(self) -> None:
         """Look whether Redis evicts keys now: the policy can be changed while it runs."""
@@ -120,6 +129,13 @@ class Service:
                 _log.warning("the policy of redis could not be looked at: %s", error)
             else:
                 self._evicting = None
+
+    def wait_ready(self, timeout_s: float | None = None) -> bool:
+        """Tell whether calls are answered, as soon as they are; raises LogBroken when they never will be."""
+        self._settled.wait(timeout_s)
+        if self._refusal is not None:
+            raise self._refusal
+        return self.ready.is_set()
 
     def authority(self) -> Authority:
         """Return who answers calls.
@@ -149,6 +165,7 @@ class Service:
         """Stop every thread and close the connections."""
         self._stopping.set()
         self.ready.clear()
+        self._settled.set()
         self._thread.join()
         self._watcher.join()
         self._keeper.stop()
@@ -163,13 +180,17 @@ _MANY = 50_000
 
 def check_topics(positions: Positions, deadline: Deadline) -> None:
     """Raise WrongTopic when the log or the intents topic is missing or wrongly set up."""
-    faults = []
-    found = positions.found(deadline)
-    brokers = positions.brokers(deadline)
-    for need in TOPICS:
-        name = {records.GENERATIONS: positions.log, records.INTENTS: positions.intents}.get(need.name)
-        if name is not None:
-            faults += [p for p in compare(name, need, found[name], brokers) if p.fatal]
+    positions.describe(deadline)  # raises when one is missing
+    names = {records.GENERATIONS: positions.log, records.INTENTS: positions.intents}
+    found = positions.cluster.topics(list(names.values()), deadline.require("settings of topics"))
+    brokers = positions.cluster.brokers()
+    faults = [
+        problem
+        for need in TOPICS
+        if (name := names.get(need.name)) is not None
+        for problem in compare(name, need, found[name].found if name in found else None, brokers)
+        if problem.fatal
+    ]
     if faults:
         told = "; ".join(f"{p.topic}: {p.setting} is {p.found}, needed: {p.needed}" for p in faults)
         raise WrongTopic(told, hint="`sexton topics check` lists every difference")

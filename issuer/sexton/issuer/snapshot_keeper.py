@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 
+from sexton.issuer import logs
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.log import LogReader, open_reader
 from sexton.issuer.metrics import Metrics
@@ -63,12 +64,13 @@ class SnapshotKeeper:
         self._settings = settings
         self._reader = reader
         self._metrics = metrics
-        self._last = reader.next_offset - 1
+        self._last = -1
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sexton-snapshots", daemon=True)
 
     def start(self) -> None:
         """Begin, unless the setting says never."""
+        self._last = self._reader.next_offset - 1
         if self._settings.issuer_snapshot_events:
             self._thread.start()
 
@@ -117,7 +119,7 @@ def main() -> int:
     """Take the snapshot that a serving issuer wants, and print where it stands as JSON."""
     os.nice(_NICE)
     settings = load()
-    logging.basicConfig(level=settings.log_level, stream=sys.stderr)
+    logs.start(settings.log_level)
     try:
         taken = take_snapshot(settings, unless_within=settings.issuer_snapshot_events // 2)
     except SextonError as error:

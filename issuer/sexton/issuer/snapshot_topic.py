@@ -17,6 +17,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from sexton.issuer.deadline import Deadline
+from sexton.issuer.logs import KAFKA
 from sexton.schemas import records
 from sexton.schemas.errors import KafkaUnavailable
 from sexton.schemas.settings import Settings
@@ -72,7 +73,8 @@ class TopicReader:
                     "fetch.wait.max.ms": 5,
                     "fetch.message.max.bytes": MAX_CHUNK_BYTES,
                 }
-            )
+            ),
+            logger=KAFKA,
         )
 
     def close(self) -> None:
@@ -218,7 +220,8 @@ class _Writer:
                     "compression.type": "lz4",
                     "message.max.bytes": MAX_CHUNK_BYTES,
                 }
-            )
+            ),
+            logger=KAFKA,
         )
 
     def __enter__(self) -> _Writer:

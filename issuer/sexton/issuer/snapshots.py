@@ -79,7 +79,7 @@ class Snapshots:
         with closing(TopicReader(self._settings, self._positions.log)) as reader:
             start, end = reader.bounds(deadline) or (0, 0)
         return LogFacts(
-            self._positions.cluster_id(deadline),
+            self._positions.cluster.cluster_id(deadline.require("cluster id")),
             topics[self._positions.log].topic_id,
             topics[self._positions.intents].topic_id,
             start,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -20,10 +21,29 @@ from sexton.schemas.errors import KafkaUnavailable
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TopicFound
 
-__all__ = ["Cluster", "TopicFacts"]
+__all__ = ["Cluster", "LeaderMoves", "NoSuchTopic", "TopicFacts", "TopicIdentity", "result"]
 
 _REACH_S = 10.0
 _ANSWER_S = 30.0
+_LATE_S = 0.1  # the client tells of a time-out by itself, and why
+_ABSENT = ("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_PARTITION")
+_MOVING = (
+    "NOT_LEADER_FOR_PARTITION",
+    "LEADER_NOT_AVAILABLE",
+    "OFFSET_NOT_AVAILABLE",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "_NOENT",  # no leader known
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIdentity:
+    """Which topic stands under a name now; `topic_id` in the form of Kafka's own tools."""
+
+    topic_id: str
+    partitions: int
+    replicas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,64 +58,83 @@ class NoSuchTopic(KafkaUnavailable):
     """The brokers know no such topic, or not yet."""
 
 
-class Cluster:
-    """Asks the brokers; every method raises KafkaUnavailable when they do not answer in time."""
+class LeaderMoves(KafkaUnavailable):
+    """A partition is between two leaders, or its topic was created a moment ago."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.admin = AdminClient(settings.kafka(log_level=0))
+
+class Cluster:
+    """Asks the brokers; every method raises KafkaUnavailable when they do not answer in time.
+
+    `properties` are librdkafka's, on top of those of the settings. Safe for use by several threads.
+    """
+
+    def __init__(self, settings: Settings, **properties: Any) -> None:
+        self.admin = AdminClient(settings.kafka(log_level=0, **properties))
 
     def topic_names(self) -> frozenset[str]:
         """Return the names of all topics."""
-        return frozenset(self._metadata().topics)
+        return frozenset(self.refresh().topics)
 
     def brokers(self) -> int:
         """Return how many brokers there are."""
-        return len(self._metadata().brokers)
+        return len(self.refresh().brokers)
 
-    def cluster_id(self) -> str:
+    def cluster_id(self, timeout_s: float = _ANSWER_S) -> str:
         """Return the id of the cluster."""
-        described = self.admin.describe_cluster(request_timeout=_ANSWER_S)
-        return str(result(described, "cluster id").cluster_id)
+        described = self.admin.describe_cluster(request_timeout=timeout_s)
+        return str(result(described, "cluster id", timeout_s).cluster_id)
 
-    def topics(self, names: Sequence[str]) -> dict[str, TopicFacts]:
+    def identities(self, names: Sequence[str], timeout_s: float = _ANSWER_S) -> dict[str, TopicIdentity]:
+        """Return those of the named topics that exist."""
+        found: dict[str, TopicIdentity] = {}
+        if not names:
+            return found
+        described = self.admin.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
+        for name, future in described.items():
+            with suppress(NoSuchTopic):
+                found[name] = _identity(result(future, f"topic {name}", timeout_s))
+        return found
+
+    def topics(self, names: Sequence[str], timeout_s: float = _ANSWER_S) -> dict[str, TopicFacts]:
         """Return the facts of those of the named topics that exist."""
-        present = sorted(self.topic_names().intersection(names))
-        if not present:
+        found = self.identities(sorted(names), timeout_s)
+        if not found:
             return {}
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in present]
-        configs = self.admin.describe_configs(resources, request_timeout=_ANSWER_S)
-        settings = {
-            resource.name: {
-                key: str(entry.value) for key, entry in result(f, f"settings of {resource.name}").items()
-            }
-            for resource, f in configs.items()
-        }
-        described = self.admin.describe_topics(TopicCollection(present), request_timeout=_ANSWER_S)
-        return {
-            name: _facts(result(future, f"topic {name}"), settings[name])
-            for name, future in described.items()
-        }
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in found]
+        configs = self.admin.describe_configs(resources, request_timeout=timeout_s)
+        facts = {}
+        for resource, future in configs.items():
+            identity = found[resource.name]
+            entries = result(future, f"settings of {resource.name}", timeout_s)
+            config = {key: str(entry.value) for key, entry in entries.items()}
+            facts[resource.name] = TopicFacts(
+                identity.topic_id, TopicFound(identity.partitions, identity.replicas, config)
+            )
+        return facts
 
     def topic_id(self, name: str) -> str | None:
         """Return the id that a topic has now, None when it does not exist."""
-        future = self.admin.describe_topics(TopicCollection([name]), request_timeout=_REACH_S)[name]
-        try:
-            return _canonical(result(future, f"topic {name}").topic_id)
-        except NoSuchTopic:
-            return None
+        found = self.identities([name], _REACH_S).get(name)
+        return None if found is None else found.topic_id
 
     def earliest(self, topic: str, partitions: int) -> dict[int, int]:
         """Return the first offset that each partition still has."""
-        # Asked first: after a broker's restart the admin client goes on asking a deposed leader until then.
-        self._metadata()
-        first = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(topic, p): first for p in range(partitions)}
+        self.refresh()
+        return self._offsets(topic, range(partitions), OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def latest(self, topic: str) -> dict[int, int]:
+        """Return the end offset of each partition of a topic that exists."""
+        partitions = self.refresh().topics[topic].partitions
+        return self._offsets(topic, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
+        asked = {TopicPartition(topic, p): spec for p in partitions}
         futures = self.admin.list_offsets(asked, request_timeout=_ANSWER_S)
         return {place.partition: result(f, f"offsets of {topic}").offset for place, f in futures.items()}
 
     def assigned_members(self, group: str) -> list[str]:
         """Return the members of a consumer group that hold a partition, each as client id and host."""
-        self._metadata()
+        self.refresh()
         future = self.admin.describe_consumer_groups([group], request_timeout=_REACH_S)[group]
         return [
             f"process {member.client_id} on {member.host}"
@@ -103,30 +142,31 @@ class Cluster:
             if member.assignment is not None and member.assignment.topic_partitions
         ]
 
-    def _metadata(self) -> Any:
+    def refresh(self, timeout_s: float = _REACH_S) -> Any:
+        """Ask who leads what and return it: by itself the client uses a deposed leader, or none, for ever."""
         try:
-            return self.admin.list_topics(timeout=_REACH_S)
+            return self.admin.list_topics(timeout=timeout_s)
         except KafkaException as error:
             raise KafkaUnavailable(f"the brokers do not answer: {error.args[0].str()}") from error
 
 
-def result(future: Future[Any], what: str) -> Any:
-    """Return what an admin call has answered; raises KafkaUnavailable that names what was asked."""
+def result(future: Future[Any], what: str, timeout_s: float = _ANSWER_S) -> Any:
+    """Return what an admin call has answered; raises KafkaUnavailable that names what was asked.
+
+    It is NoSuchTopic, or LeaderMoves when the same question may soon be answered.
+    """
     try:
-        return future.result(timeout=_ANSWER_S + 5)
+        return future.result(timeout=timeout_s + _LATE_S)
     except KafkaException as error:
         kafka = error.args[0]
-        absent = kafka.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-        raise (NoSuchTopic if absent else KafkaUnavailable)(f"{what}: {kafka.str()}") from error
+        kind = NoSuchTopic if kafka.name() in _ABSENT else KafkaUnavailable
+        raise (LeaderMoves if kafka.name() in _MOVING else kind)(f"{what}: {kafka.str()}") from error
     except FutureTimeout as error:
-        raise KafkaUnavailable(f"no answer in time: {what}") from error
+        raise KafkaUnavailable(f"no time left: {what}") from error
 
 
-def _canonical(topic_id: object) -> str:
-    """Return a topic id in the form of Kafka's own tools; the client library uses the other base64."""
-    return str(topic_id).replace("+", "-").replace("/", "_")
-
-
-def _facts(described: Any, config: Mapping[str, str]) -> TopicFacts:
+def _identity(described: Any) -> TopicIdentity:
     replicas = min((len(partition.replicas) for partition in described.partitions), default=0)
-    return TopicFacts(_canonical(described.topic_id), TopicFound(len(described.partitions), replicas, config))
+    # The client library uses the other base64.
+    topic_id = str(described.topic_id).replace("+", "-").replace("/", "_")
+    return TopicIdentity(topic_id, len(described.partitions), replicas)
