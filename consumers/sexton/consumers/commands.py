@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from sexton.consumers.fold import PENDING
+from sexton.consumers.fold import PENDING, Counts
 from sexton.consumers.output import Format, coloured, decode, printable, record_json, record_text, summary
-from sexton.consumers.status import Status, look_up
+from sexton.consumers.status import Status, count_all, look_up
 from sexton.consumers.topics import Start, read
 from sexton.schemas.errors import SextonError
 from sexton.schemas.forms import to_json
@@ -25,6 +25,7 @@ _STATUS = """\b
 Examples:
   sexton intents status 6f1c9a52-7f0e-4c39-9d0b-0f4a1be3a1aa
   sexton intents status ID --format json | jq .state
+  sexton intents status                     counts of all: submitted = final + pending
 """
 
 
@@ -39,15 +40,22 @@ def _noun() -> None:
 
 @intents_app.command(epilog=_STATUS)
 def status(
-    intent_id: Annotated[str, typer.Argument(metavar="ID", help="the intent's id", show_default=False)],
+    intent_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="the intent's id; without it all are counted")
+    ] = None,
     format: Annotated[Format, typer.Option(help="how to print")] = Format.TEXT,
     timeout: Annotated[float, typer.Option(min=0.1, help="seconds without an answer from Kafka")] = 30.0,
 ) -> None:
     """Tell whether an intent is pending, or its outcome folded from all records about it.
 
     Records are folded per key by precedence, never by arrival: deleted = absent > changed > refused > stale >
-    cancelled > dead-lettered. Exit 1 if no record names the intent.
+    cancelled > dead-lettered. A replay of a dead letter is an intent of its own, told with the first one.
+    Without ID every intent is counted: submitted = final + pending. Exit 1 if no record names the intent.
     """
+    if intent_id is None:
+        counts = count_all(load(), timeout)
+        print(json.dumps(_counts_json(counts)) if format is Format.JSON else _counts_text(counts))
+        return
     found = look_up(load(), intent_id, timeout)
     if not found.known:
         raise UnknownIntent(f"no record names the intent: {intent_id}")
@@ -97,7 +105,30 @@ def _status_json(found: Status) -> dict[str, Any]:
         "deferred": [to_json(each) for each in found.deferred],
         "intent": None if found.intent is None else to_json(found.intent),
         "records": [{"type": type(each).__name__, **to_json(each)} for each in found.said],
+        "replays": [_status_json(each) for each in found.replays.values()],
     }
+
+
+def _counts_json(counts: Counts) -> dict[str, Any]:
+    return {
+        "submitted": counts.submitted,
+        "final": {word.value: number for word, number in counts.final.items()},
+        "settled": counts.settled,
+        "pending": counts.pending,
+        "unmatched": counts.unmatched,
+        "undecodable": counts.undecodable,
+    }
+
+
+def _counts_text(counts: Counts) -> str:
+    lines = [f"submitted      {counts.submitted}"]
+    lines += [f"  {coloured(word.value, 13)}{number}" for word, number in counts.final.items()]
+    lines.append(f"  {coloured(PENDING, 13)}{counts.pending}")
+    if counts.unmatched:
+        lines.append(f"outcomes of intents that are no longer there: {counts.unmatched}")
+    if counts.undecodable:
+        lines.append(f"dead letters of records that are no intents: {counts.undecodable}")
+    return "\n".join(lines)
 
 
 def _status_text(found: Status) -> str:
@@ -106,9 +137,16 @@ def _status_text(found: Status) -> str:
     if found.intent is not None:
         lines.append(f"  asks      {summary(found.intent).partition(' ')[2]}")
         lines.append(f"  by        {printable(found.intent.emitter)} at {to_json(found.intent.emitted_at)}")
+    if found.intent is not None and (of := found.intent.replay_of) is not None:
+        what = of.intent_id or f"{of.topic} {of.partition}/{of.offset}"
+        lines.append(f"  replays   {printable(what)}")
     lines += [f"  stands at intents {place}" for place in found.positions]
     lines += [f"  deferred  {summary(each)}" for each in found.deferred]
     lines += [f"  said      {summary(each).partition(' ')[2]}" for each in found.said]
+    lines += [
+        f"  replayed  as {printable(each.intent_id)}: {coloured(each.folded().state)}"
+        for each in found.replays.values()
+    ]
     if folded.rest is not None:
         lines.append(f"  {coloured(folded.rest.value, 13)} (all other keys)")
     words = {key: word.value for key, word in folded.keys.items()} | dict.fromkeys(folded.pending, PENDING)

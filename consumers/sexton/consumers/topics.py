@@ -23,7 +23,7 @@ from sexton.schemas import records
 from sexton.schemas.errors import KafkaUnavailable, SextonError
 from sexton.schemas.settings import Settings
 
-__all__ = ["Raw", "Start", "TopicMissing", "full_name", "read"]
+__all__ = ["Raw", "Start", "TopicMissing", "full_name", "read", "read_if_there"]
 
 _BATCH = 1_000
 _SLICE_S = 0.2  # longest single wait inside the C library, so that Ctrl-C is heard
@@ -112,6 +112,14 @@ def read(
         raise KafkaUnavailable(f"kafka does not answer: {_told(error)}", hint=_HINT) from error
     finally:
         consumer.close()
+
+
+def read_if_there(settings: Settings, topic: str, timeout: float = 30.0) -> Iterator[Raw]:
+    """Yield the records of a topic up to its end as of now, none if the topic does not exist."""
+    try:
+        yield from read(settings, topic, timeout=timeout)
+    except TopicMissing:
+        return
 
 
 _HINT = "is SEXTON_KAFKA_BOOTSTRAP_SERVERS right? `sexton doctor` looks"

@@ -42,6 +42,12 @@ NOUNS = (
     Noun("reaper", "sexton.streaming_jobs.commands:app", "streaming", "the streaming job: run", java=True),
     Noun("intents", "sexton.deploy.intents_commands:app", "consumers", "emit intents, ask for their status"),
     Noun("tail", "sexton.consumers.commands:tail", "consumers", "decoded records of a topic"),
+    Noun(
+        "dead-letters",
+        "sexton.consumers.dead_letters_commands:app",
+        "consumers",
+        "list and show dead letters, and send them again",
+    ),
     Noun("config", "sexton.deploy.config_commands:app", "consumers", "show the settings in force"),
     Noun("doctor", "sexton.deploy.doctor:doctor", "local", "preflight probes of everything outside"),
 )

@@ -155,6 +155,16 @@ class Codec:
         Raises UndecodableRecord with a stable reason: `null`, `empty`, `unframed`, `unknown-schema`,
         `no-registry`, `bad-schema`, `wrong-type`, `unknown-field`, `malformed`, `trailing-bytes`.
         """
+        event, left = self.decode_first(data, *expected)
+        if left:
+            raise UndecodableRecord("trailing-bytes", f"bytes left after the record: {left}")
+        return event
+
+    def decode_first(self, data: bytes | None, *expected: type[_Event]) -> tuple[_Event, int]:
+        """Return the event at the start of `data`, and how many bytes are left after it.
+
+        For people who look at a dead letter; what is worked on is read by `decode`. Raises what it raises.
+        """
         writer, start = self._writer(data)
         cls = _CLASSES.get(writer.name)
         if cls is None or cls not in expected:
@@ -184,9 +194,7 @@ class Codec:
             why = _unknown_branch(writer, reader, cast(bytes, data), start)
             why = why or f"{type(error).__name__}: {str(error)[:_LONGEST_REASON]}"
             raise UndecodableRecord("malformed", f"not a {writer.name}: {why}") from error
-        if left := len(cast(bytes, data)) - stream.tell():
-            raise UndecodableRecord("trailing-bytes", f"bytes left after the record: {left}")
-        return event
+        return event, len(cast(bytes, data)) - stream.tell()
 
     def _writer(self, data: bytes | None) -> tuple[Schema, int]:
         if data is None:

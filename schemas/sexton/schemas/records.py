@@ -40,10 +40,15 @@ def key(event: events.Event) -> bytes | None:
 
 
 def headers(event: events.Event) -> list[tuple[str, bytes]]:
-    """Return the headers: `sexton-type` always, `intent-id` and `tenant` where the event has them."""
+    """Return the headers: `sexton-type` always, `intent-id` and `tenant` where the event has them.
+
+    A replay has `replay-of` too: topic, partition and offset of the record that became a dead letter.
+    """
     found = [("sexton-type", type(event).__name__.encode())]
     for header, attribute in (("intent-id", "intent_id"), ("tenant", "tenant")):
         value = getattr(event, attribute, None)
         if value:
             found.append((header, value.encode()))
+    if isinstance(event, events.DeletionIntent) and (of := event.replay_of) is not None:
+        found.append(("replay-of", f"{of.topic}/{of.partition}/{of.offset}".encode()))
     return found
