@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
-BENCHES := pipeline latency memory sdk issuer
+BENCHES := pipeline latency memory sdk issuer throttling
 REQUIREMENTS := requirements/build.txt requirements/dev.txt requirements/java.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A change of any of these sets up again; the stamp is named after what they hold.
@@ -13,7 +13,7 @@ STAMP := $(VENV)/.setup-$(shell cat $(REQUIREMENTS) pyproject.toml Makefile depl
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test test-faults test-stores model chaos lint format bench test-fresh lock clean
+.PHONY: help setup java jars demo test test-faults test-stores model chaos lint format bench draw test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,10 @@ bench: setup  ## all benchmarks, results in benchmarks/results
 
 bench-%: setup  ## one benchmark: make bench-pipeline, ...
 	@$(BIN)/python -m benchmarks.$*
+
+draw: setup  ## docs/throttling.png from docs/throttling.json (installs matplotlib)
+	@$(PIP) install -q --require-hashes -r requirements/plot.txt
+	@$(BIN)/python -m benchmarks.throttling_plot
 
 ##@ Keep
 lock: $(STAMP)  ## compile requirements/*.txt anew (needs uv)
