@@ -1,0 +1,187 @@
+"""Looking at objects by HEAD requests, several at a time: there, absent, or not to be told.
+
+A key is absent only where the store says so of this key while its bucket is there. Whatever is denied, fails,
+or could be another key's answer is unknown: who takes it for absent writes a receipt without its effect.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sexton.schemas.errors import EnvironmentFault, StoreUnavailable
+from sexton.storage import Abilities, Calls, CredentialsUnavailable, KeyState, Kind, NoReply, StoreRefused
+from sexton.storage.errors_table import Scope, classify, classify_single
+from sexton.storage.states_of import key_state
+from sexton.storage.wire import RawReply, retry_after
+from sexton.storage.xml_body import key_problem
+from sexton.streaming_jobs.reaper.fates import Seen
+
+__all__ = ["Look", "Looker", "look", "look_closely", "state_of"]
+
+_THREADS = 8
+_MOST_MISSES = 16  # looks without an answer, none between them with one: the others are not asked
+_PAUSE_S = 0.2
+_AGAIN = (Kind.TRANSIENT, Kind.UNKNOWN, Kind.UNACCOUNTED)
+
+
+class Looker(Protocol):
+    """What is needed of a deleter."""
+
+    @property
+    def calls(self) -> Calls:
+        """Single calls."""
+
+    def abilities(self, bucket: str) -> Abilities:
+        """Return what is known of the bucket's store, asking nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look showed; `state` tells why it is unknown."""
+
+    seen: Seen
+    state: KeyState | None = None
+
+
+_THERE, _ABSENT = Look(Seen.THERE), Look(Seen.ABSENT)
+
+
+def look(
+    deleter: Looker,
+    bucket: str,
+    keys: Sequence[str],
+    *,
+    versions: Mapping[str, str] | None = None,
+    threads: int = _THREADS,
+) -> dict[str, Seen]:
+    """Return what stands under each key, or whether the version that `versions` names for it is there.
+
+    Raises EnvironmentFault for what is wrong with everything (credentials, no way to the store).
+    """
+    found = look_closely(deleter, bucket, keys, versions=versions, threads=threads)
+    for each in found.values():
+        if each.state is not None and each.state.kind is Kind.ENVIRONMENT:
+            raise EnvironmentFault(f"objects cannot be looked at: {each.state}")
+    return {key: each.seen for key, each in found.items()}
+
+
+def look_closely(
+    deleter: Looker,
+    bucket: str,
+    keys: Sequence[str],
+    *,
+    versions: Mapping[str, str] | None = None,
+    threads: int = _THREADS,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, Look]:
+    """Return each key's look with the reason of what is unknown; no answer of a store raises.
+
+    A current delete marker is absent; a version that is a marker is there. What fails is asked twice.
+    """
+    looking = _Looking(deleter.calls, bucket, versions or {}, deleter.abilities(bucket), sleep)
+    names = list(dict.fromkeys(keys))
+    if not names:
+        return {}
+    with ThreadPoolExecutor(min(max(threads, 1), len(names)), thread_name_prefix="sexton-look") as pool:
+        found = dict(zip(names, pool.map(looking.at, names), strict=True))
+    return looking.with_bucket(found)
+
+
+def state_of(error: StoreRefused | EnvironmentFault) -> KeyState:
+    """Return the state that an error of a listing, a look or a probe stands for."""
+    if isinstance(error, StoreRefused):
+        row = classify(Scope.REQUEST, error.code, error.status)
+        return KeyState(
+            row.kind, error.code, str(error), error.status, row.effect, retry_after_s=error.retry_after_s
+        )
+    code = error.code if isinstance(error, NoReply) else type(error).__name__
+    if isinstance(error, NoReply | CredentialsUnavailable):
+        row = classify(Scope.REQUEST, code, 0)
+        return KeyState(row.kind, code, str(error), 0, row.effect)
+    return KeyState(Kind.ENVIRONMENT, code, str(error), 0)
+
+
+@dataclass(slots=True)
+class _Looking:
+    calls: Calls
+    bucket: str
+    versions: Mapping[str, str]
+    abilities: Abilities
+    sleep: Callable[[float], None]
+    # Both are written by several threads: a lost count only asks a few keys more.
+    misses: int = 0
+    fault: KeyState | None = None
+    bare: set[str] = field(default_factory=set)
+
+    def at(self, key: str) -> Look:
+        """Look at one key, unless nobody answers any more."""
+        problem = key_problem(key)
+        if problem is not None:
+            return Look(Seen.UNKNOWN, key_state(problem))
+        spelling = self.abilities.folded_by(key, batch=False)
+        if spelling is not None:
+            return Look(Seen.UNKNOWN, key_state("FoldedKey", f"{spelling}: another key might answer"))
+        found = self._head(key)
+        if found.state is not None and found.state.kind in _AGAIN and self.fault is None:
+            self.sleep(_PAUSE_S)
+            found = self._head(key)
+        self._count(found)
+        return found
+
+    def with_bucket(self, found: dict[str, Look]) -> dict[str, Look]:
+        """Return the looks; a bare 404 is only absent when the bucket is there, since it answers so too."""
+        if not self.bare:
+            return found
+        try:
+            # After the looks: a bucket that is there now was there when they were answered.
+            self.calls.check_bucket(self.bucket)
+        except (StoreRefused, StoreUnavailable) as error:
+            unknown = Look(Seen.UNKNOWN, state_of(error))
+            found.update(dict.fromkeys(self.bare, unknown))
+        return found
+
+    def _head(self, key: str) -> Look:
+        if self.fault is not None:
+            return Look(Seen.UNKNOWN, self.fault)
+        version = self.versions.get(key)
+        try:
+            reply = self.calls.exchange(
+                "HEAD", self.bucket, key, {} if version is None else {"versionId": version}
+            )
+        except StoreUnavailable as error:
+            return Look(Seen.UNKNOWN, state_of(error))
+        found = _read(reply, by_version=version is not None)
+        if found is _ABSENT and not _is_marker(reply):
+            self.bare.add(key)
+        return found
+
+    def _count(self, found: Look) -> None:
+        if found.state is None or found.state.kind not in (*_AGAIN, Kind.BUCKET, Kind.ENVIRONMENT):
+            self.misses = 0
+            return
+        self.misses += 1
+        if found.state.kind not in _AGAIN or self.misses >= _MOST_MISSES:
+            self.fault = self.fault or found.state
+
+
+def _read(reply: RawReply, *, by_version: bool) -> Look:
+    if reply.status == 200:
+        return _THERE
+    if _is_marker(reply) and reply.status in (404, 405):
+        return _THERE if by_version else _ABSENT
+    if reply.status == 404:
+        return _ABSENT
+    row = classify_single("", reply.status)
+    text = f"HEAD was answered with HTTP {reply.status}"
+    return Look(
+        Seen.UNKNOWN,
+        KeyState(row.kind, str(reply.status), text, reply.status, retry_after_s=retry_after(reply.headers)),
+    )
+
+
+def _is_marker(reply: RawReply) -> bool:
+    return reply.headers.get("x-amz-delete-marker") == "true"

@@ -1,0 +1,380 @@
+"""Executing `DeletePrefix`: pass after pass over the listing, one bounded step at a time.
+
+A prefix is done when a whole pass, from its start, lists nothing but what cannot be deleted; only then the
+owner's tombstone goes. What a store leaves out of one listing, or of a reply, the next pass meets again.
+Nothing is remembered between steps but how much is gone and where the first pass stands, so that a step which
+is lost or repeated does no harm.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from sexton.schemas import events
+from sexton.schemas.errors import EnvironmentFault, InvalidEvent
+from sexton.storage import MAX_KEYS, Ability, KeyState, Kind, StoreRefused, VersionMark
+from sexton.streaming_jobs.reaper.looking import state_of
+from sexton.streaming_jobs.reaper.prefix_pages import Deleter, Mark, Page, Pager, pager_of
+
+__all__ = ["FIRST_PASS_OVER", "PrefixProgress", "PrefixState", "PrefixStep", "prefix_refused", "work_prefix"]
+
+FIRST_PASS_OVER = ""
+"""`PrefixProgress.after` once everything was listed and tried: what is listed now is left over, or new."""
+
+_NAMED = 1000
+_MOST_MISSES = 5  # requests in a row that got nothing done, before the bucket waits
+_MOST_STUCK = 4  # whole passes in a row that got nothing done
+_MOST_ROUNDS = 5  # whole passes in a row that met new objects
+_MOST_TRIES = 100  # slices of the tombstone's versions, or looks at it
+_LONGEST_WAIT_S = 5.0
+_REQUEST_IDS = 100
+
+
+class PrefixState(StrEnum):
+    """How a step ended; what is held, and what goes on, comes again."""
+
+    DONE = "done"
+    MORE = "more"
+    BUCKET = "bucket"
+    ENVIRONMENT = "environment"
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixProgress:
+    """How far a prefix has come: objects (or versions) `gone`, and the key `after` which it goes on.
+
+    `after` is None at the beginning and FIRST_PASS_OVER when a pass has reached the end.
+    """
+
+    gone: int = 0
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixStep:
+    """What one step did; `progress` counts from the beginning, `effects` only this step.
+
+    `failed` names up to 1,000 of the `failed_count` keys that cannot be deleted (when done: that stay, at
+    least). `fault` tells why the bucket or everything waits, `note` what a person should know.
+    """
+
+    state: PrefixState
+    progress: PrefixProgress = field(default_factory=PrefixProgress)
+    effects: Mapping[str, int] = field(default_factory=dict)
+    failed: tuple[tuple[str, KeyState], ...] = ()
+    failed_count: int = 0
+    fault: KeyState | None = None
+    note: str = ""
+    request_ids: tuple[str, ...] = ()
+
+    @classmethod
+    def imagined(cls) -> PrefixStep:
+        """Return the step of a dry run: nothing was listed, nothing is gone."""
+        return cls(PrefixState.DONE, note="dry run")
+
+
+def prefix_refused(action: events.DeletePrefix, *, min_depth: int = 1) -> str | None:
+    """Return why a prefix may not be deleted, None when it may; `min_depth` counts segments below the bucket.
+
+    A whole bucket is never deleted: settings can ask for more depth, not for less than one segment.
+    """
+    prefix, needed = action.prefix, max(min_depth, 1)
+    if not prefix.endswith("/"):
+        return f"a prefix must not be empty and must end in '/': {prefix!r}"
+    depth = sum(1 for segment in prefix.split("/") if segment)
+    if depth < needed:
+        return f"a prefix needs at least {needed} segments below the bucket: {prefix!r}"
+    if action.mode is events.DeleteMode.ERASE_VERSION:
+        return "a version id is needed to erase one version, and a prefix has none"
+    if action.tombstone == "":
+        return "a tombstone needs a key"
+    return None
+
+
+def work_prefix(
+    deleter: Deleter,
+    action: events.DeletePrefix,
+    progress: PrefixProgress,
+    *,
+    max_objects: int,
+    deadline: Callable[[], bool],
+    allow_bypass: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+    jitter: Callable[[], float] = random.random,
+) -> PrefixStep:
+    """Work on a prefix until it is done, `max_objects` were worked on, or `deadline` says that time is up.
+
+    At least one page is worked in any case. Nothing that a store answers raises. Governance retention is
+    only bypassed where both the action asks for it and `allow_bypass` is set. Raises InvalidEvent for a
+    prefix that no judge lets pass.
+    """
+    why = prefix_refused(action)
+    if why is not None:
+        # The last line before a bucket's worth of objects: it does not count on who called.
+        raise InvalidEvent(why)
+    try:
+        abilities = deleter.probe(action.bucket)
+    except (StoreRefused, EnvironmentFault) as error:
+        return _held(state_of(error), progress)
+    bypass = action.bypass_governance and allow_bypass
+    work = _Work(
+        pager_of(deleter, action, abilities, bypass_governance=bypass),
+        action,
+        progress,
+        in_order=abilities.lists_in_order is Ability.YES,
+        max_objects=max_objects,
+        deadline=deadline,
+        sleep=sleep,
+        jitter=jitter,
+    )
+    return work.run()
+
+
+def _held(fault: KeyState, progress: PrefixProgress) -> PrefixStep:
+    environment = fault.kind is Kind.ENVIRONMENT
+    return PrefixStep(
+        PrefixState.ENVIRONMENT if environment else PrefixState.BUCKET,
+        progress,
+        fault=fault if environment else replace(fault, kind=Kind.BUCKET),
+    )
+
+
+@dataclass(slots=True)
+class _Pass:
+    """What one pass met; `whole` when it began at the start, `cut` when it did not come to the end."""
+
+    whole: bool
+    listed: int = 0
+    gone: int = 0
+    absent: int = 0
+    left: int = 0
+    unmoved: int = 0
+    failed_count: int = 0
+    failed: dict[str, KeyState] = field(default_factory=dict)
+    trouble: KeyState | None = None
+    after: str | None = None
+    cut: bool = False
+    last_failed: str | None = None
+
+    def add(self, page: Page) -> None:
+        self.listed += page.listed
+        self.gone += page.gone
+        self.absent += page.absent
+        self.left += page.left
+        self.unmoved += page.left + page.kept + len(page.failed)
+        self.trouble = page.trouble or self.trouble
+        for key, state in page.failed:
+            # Versions of a key stand together in a listing.
+            self.failed_count += key != self.last_failed
+            self.last_failed = key
+            if len(self.failed) < _NAMED:
+                self.failed.setdefault(key, state)
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether nothing was met but what cannot be deleted, and newest versions above that."""
+        return self.whole and not (self.gone or self.absent or self.left or self.cut)
+
+
+@dataclass(slots=True)
+class _Work:
+    pager: Pager
+    action: events.DeletePrefix
+    before: PrefixProgress
+    in_order: bool
+    max_objects: int
+    deadline: Callable[[], bool]
+    sleep: Callable[[float], None]
+    jitter: Callable[[], float]
+    first_pass: bool = True
+    gone: int = 0
+    worked: int = 0
+    added: int = 0
+    rounds: int = 0
+    stuck: int = 0
+    misses: int = 0
+    fault: KeyState | None = None
+    reached: str | None = None
+    effects: Counter[str] = field(default_factory=Counter)
+    request_ids: list[str] = field(default_factory=list)
+
+    @property
+    def began_over(self) -> bool:
+        """Tell whether an earlier step has finished the first pass."""
+        return self.before.after == FIRST_PASS_OVER
+
+    def run(self) -> PrefixStep:
+        self.first_pass = not self.began_over
+        start = self.before.after or None
+        if not self.in_order or (start is not None and not start.startswith(self.action.prefix)):
+            start = None
+        self.reached = start
+        previous: _Pass | None = None
+        while True:
+            done = self._go_through(start)
+            if self.fault is not None:
+                return self._hold(done)
+            if done.is_settled:
+                return self._bury(done)
+            step = self._cut(done) if done.cut else self._compare(previous, done)
+            if step is not None:
+                return step
+            self.first_pass, start, previous = False, None, done if done.whole else None
+
+    # -- one pass
+
+    def _go_through(self, start: str | None) -> _Pass:
+        done = _Pass(whole=start is None)
+        after: Mark | None = start
+        while True:
+            page = self._page(after)
+            done.add(page)
+            self._took(page)
+            if self.fault is not None or (page.after is None and not page.unlisted):
+                return done
+            if not page.unlisted:
+                after = page.after
+                done.after = after.key if isinstance(after, VersionMark) else after
+                if self.first_pass and self.in_order:
+                    self.reached = done.after
+            if self._is_over():
+                done.cut = True
+                return done
+
+    def _page(self, after: Mark | None) -> Page:
+        limit = min(max(self.max_objects - self.worked, 1), MAX_KEYS)
+        # A key that is denied beside others that were allowed is denied for itself.
+        final = self.gone > 0 or (self.began_over and self.before.gone > 0)
+        return self.pager.page(after, limit, denials_final=final)
+
+    def _took(self, page: Page) -> None:
+        """Count a page; slow down where nothing gets done, and set the fault once that goes on."""
+        self.gone += page.gone
+        # Out of order every step begins at the start: what stays there may not use the step up.
+        self.worked += page.listed - (0 if self.in_order else len(page.failed))
+        self.effects[self.pager.effect] += page.gone
+        self.effects["absent"] += page.absent
+        self.request_ids += page.request_ids[: max(0, _REQUEST_IDS - len(self.request_ids))]
+        self.fault = page.fault
+        if page.trouble is None or page.gone or page.absent or page.failed:
+            self.misses = 0
+            return
+        self.misses += 1
+        if self.misses >= _MOST_MISSES or (page.retry_after_s or 0.0) > _LONGEST_WAIT_S:
+            self.fault = self.fault or page.trouble
+        if self.fault is None:
+            self._pause(self.misses, page.retry_after_s)
+
+    def _pause(self, times: int, at_least_s: float | None = None) -> None:
+        wait_s = min(0.1 * 2.0 ** (times - 1), _LONGEST_WAIT_S) * (0.5 + self.jitter() / 2)
+        self.sleep(max(wait_s, at_least_s or 0.0))
+
+    def _is_over(self) -> bool:
+        return self.worked >= self.max_objects or self.deadline()
+
+    # -- between passes
+
+    def _compare(self, previous: _Pass | None, done: _Pass) -> PrefixStep | None:
+        """Return how the step ends after a pass that came to the end, None when another one is due."""
+        new = max(0, done.listed - previous.unmoved) if previous is not None else 0
+        self.added += new
+        self.rounds = self.rounds + 1 if new else 0
+        self.stuck = 0 if done.gone else self.stuck + done.whole
+        if self.stuck >= _MOST_STUCK:
+            listed = KeyState(Kind.BUCKET, "StillListed", "listed again and again, and not to be deleted")
+            self.fault = done.trouble or listed
+            return self._hold(done)
+        # A listing in no order leaves objects out: what comes to light later is not new.
+        if self.rounds >= _MOST_ROUNDS * (1 if self.in_order else 10):
+            return self._overrun(done)
+        if self._is_over():
+            return self._cut(done)
+        if self.rounds or self.stuck:
+            self._pause(max(min(self.rounds, _MOST_ROUNDS), self.stuck))
+        return None
+
+    def _cut(self, done: _Pass) -> PrefixStep:
+        """Return how the step ends when its objects or its time are used up."""
+        idle = not (self.gone or done.left)
+        if self.first_pass:
+            if done.cut and not self.in_order and idle and done.failed_count:
+                return self._end(done, "not everything was listed")
+            over = not done.cut
+            return self._more(done, FIRST_PASS_OVER if over else self.reached)
+        if self.began_over and done.failed_count and (idle or done.failed_count >= _NAMED):
+            # Everything was tried before, and what stays is more than one step can go through.
+            return self._end(done, "not everything was listed again")
+        if self.began_over and (self.gone >= self.max_objects or self.rounds > 1):
+            return self._overrun(done)
+        return self._more(done, FIRST_PASS_OVER)
+
+    def _overrun(self, done: _Pass) -> PrefixStep:
+        """End honestly although objects keep coming: those that stand there now are named as failed."""
+        try:
+            names, more = self.pager.names()
+        except (StoreRefused, EnvironmentFault) as error:
+            self.fault = state_of(error)
+            return self._hold(done)
+        if not names and not more:
+            return self._bury(_Pass(whole=True))
+        came = self.added or self.gone
+        why = KeyState(Kind.FINAL, "StillWritten", f"writers keep adding: {came} objects came meanwhile")
+        stays = _Pass(whole=True, failed_count=max(len(names), done.failed_count))
+        stays.failed = {key: done.failed.get(key, why) for key in names[:_NAMED]}
+        told = f"writers keep adding: {came} objects came while it was worked, at least {len(names)} stand"
+        return self._end(stays, told)
+
+    # -- the end
+
+    def _bury(self, done: _Pass) -> PrefixStep:
+        """Delete the tombstone, now that nothing else is there; then the prefix is done."""
+        note = f"{self.added} objects came while it was worked" if self.added else ""
+        tombstone = self.action.tombstone
+        if tombstone is None or done.failed_count:
+            return self._end(done, note)
+        self.first_pass, self.misses = False, 0
+        for _ in range(_MOST_TRIES):
+            page = self.pager.tombstone(tombstone)
+            self._took(page)
+            if self.fault is not None:
+                return self._hold(done)
+            if page.failed:
+                done.add(page)
+                return self._end(done, "everything else is gone, the tombstone stays")
+            if not page.listed and not page.unlisted:
+                return self._end(done, note)
+        self.fault = KeyState(
+            Kind.BUCKET, "StillListed", f"the tombstone is there again and again: {tombstone!r}"
+        )
+        return self._hold(done)
+
+    def _end(self, done: _Pass, note: str) -> PrefixStep:
+        if done.failed_count and self.action.tombstone not in (None, *done.failed):
+            note = f"{note}; the tombstone stays" if note else "the tombstone stays"
+        return self._step(PrefixState.DONE, done, None, note)
+
+    def _more(self, done: _Pass, after: str | None) -> PrefixStep:
+        return self._step(PrefixState.MORE, done, after, "the rest goes on later")
+
+    def _hold(self, done: _Pass) -> PrefixStep:
+        assert self.fault is not None
+        held = _held(self.fault, self.before)
+        after = self.reached if self.first_pass else FIRST_PASS_OVER
+        step = self._step(held.state, done, after, f"held: {self.fault}")
+        return replace(step, fault=held.fault)
+
+    def _step(self, state: PrefixState, done: _Pass, after: str | None, note: str) -> PrefixStep:
+        return PrefixStep(
+            state,
+            PrefixProgress(self.before.gone + self.gone, after),
+            {name: number for name, number in self.effects.items() if number},
+            tuple(done.failed.items()),
+            done.failed_count,
+            note=note,
+            request_ids=tuple(self.request_ids),
+        )
