@@ -157,7 +157,7 @@ def test_the_progress_line_is_the_one_that_is_printed() -> None:
     """The JSON line on the operating page has the fields of a real one."""
     (text,) = pages.blocks(DOCS / "operating.md", "json")
     out = io.StringIO()
-    progress.Progress(out).settled(0, Counts(), (), 1.0)
+    progress.Progress(out).settled(0, "intents", Counts(), (), 1.0)
 
     assert json.loads(text).keys() == json.loads(out.getvalue()).keys()
 

@@ -278,6 +278,7 @@ def _judge(state: fold.State, offset: int, generation: int) -> bool:
         intent,
         events.Position("intents", 0, offset),
         windows if state.known(TENANT) else {},
+        topic_id="intents",
         log_offset=state.log_offset,
         now=NOW,
     )

@@ -147,9 +147,7 @@ def test_a_key_whose_intent_failed_may_be_named_again_but_not_written() -> None:
     assert sexton.close() == receipt.intent_ids
 
 
-@pytest.mark.parametrize(
-    "key", ["", "k" * 1_025, "a\rb", "a\nb", "\ud800", "a\x00", "\uffff", b"bytes", 5, None]
-)
+@pytest.mark.parametrize("key", ["", "k" * 1_025, "\ud800", "a\udc00", b"bytes", 5, None])
 def test_f_6_one_bad_key_and_nothing_is_sent(fake: FakeSexton, key: object) -> None:
     """F-6: a key that may not be carried is a typed error at the call, and no other key of it is sent."""
     tenant = fake.attach("t")
@@ -181,7 +179,7 @@ def test_one_text_is_not_a_list_of_keys(fake: FakeSexton) -> None:
 def test_a_bad_name_gives_no_key(fake: FakeSexton) -> None:
     """`key` refuses a name that could not be deleted later."""
     with pytest.raises(InvalidEvent):
-        fake.attach("t").key("a\nb")
+        fake.attach("t").key("a\ud800")
 
 
 @pytest.mark.parametrize("tenant", ["", "t" * 513, "\ud800", None])

@@ -28,7 +28,7 @@ def test_keys_are_promised(fake: FakeSexton) -> None:
     assert intent.action == DeleteObjects("bucket", [["a", "b"]])
 
 
-@pytest.mark.parametrize("prefix", ["", "/", "foo", "foo/bar", "a\n/"])
+@pytest.mark.parametrize("prefix", ["", "/", "foo", "foo/bar", "a\ud800/"])
 def test_x_16_a_prefix_that_matches_too_much_is_refused(fake: FakeSexton, prefix: str) -> None:
     """X-16: empty, or without a slash at its end: a typed error, and nothing is sent or dropped."""
     with pytest.raises(InvalidEvent):

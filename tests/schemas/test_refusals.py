@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.schemas import events
-from sexton.schemas.checks import _NOT_IN_XML, check_intent, check_keys, check_tenant
+from sexton.schemas.checks import check_intent, check_keys, check_tenant
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent
 from sexton.schemas.forms import from_json, to_json
@@ -107,19 +107,13 @@ def test_f_6_json_lines_are_read_strictly(change: Callable[[dict[str, Any]], Any
         "",
         "k" * 1_025,
         "é" * 513,
-        "a\rb",
-        "a\nb",
-        "a\x00",
-        "a\x1f",
         "\ud800",
         "\udc00x",
-        "a\ufffe",
-        "é\uffff",
-        "é\n",
+        "é\ud83d",
     ],
 )
 def test_f_6_a_key_that_may_not_be_carried_is_refused(key: str) -> None:
-    """F-6: empty, longer than 1,024 bytes, CR or LF, or a character that XML cannot carry."""
+    """F-6: empty, longer than 1,024 bytes, or not UTF-8: no object can have such a key."""
     with pytest.raises(InvalidEvent):
         check_keys(["good", key, "good"])
 
@@ -138,6 +132,12 @@ def test_f_6_a_key_that_may_not_be_carried_is_refused(key: str) -> None:
         "\x7f",
         "\x85",
         "\ufffd",
+        "a\rb",
+        "a\nb",
+        "a\x00",
+        "a\x1f",
+        "a\ufffe",
+        "é\uffff",
     ],
 )
 def test_a_key_that_the_store_can_hold_is_taken(key: str) -> None:
@@ -145,25 +145,12 @@ def test_a_key_that_the_store_can_hold_is_taken(key: str) -> None:
     check_keys([key])
 
 
-@given(st.lists(st.text(max_size=30), min_size=1, max_size=20))
-def test_the_fast_check_finds_exactly_what_the_pattern_finds(keys: list[str]) -> None:
+@given(st.lists(st.text(st.characters(codec=None), max_size=30), min_size=1, max_size=20))
+def test_the_fast_check_finds_exactly_what_a_look_at_each_key_finds(keys: list[str]) -> None:
     """The check over all keys at once agrees with a look at each key."""
-    bad = any(not key or _NOT_IN_XML.search(key) for key in keys)
+    bad = any(not key or any("\ud800" <= letter <= "\udfff" for letter in key) for key in keys)
     try:
         check_keys(keys)
-        refused = False
-    except InvalidEvent:
-        refused = True
-
-    assert refused == bad
-
-
-@pytest.mark.parametrize("code", range(0x80))
-def test_the_fast_check_knows_every_ascii_character(code: int) -> None:
-    """Of ASCII only the control characters but TAB are refused."""
-    bad = code < 0x20 and code != 0x09
-    try:
-        check_keys([f"a{chr(code)}b"])
         refused = False
     except InvalidEvent:
         refused = True

@@ -13,7 +13,7 @@ from sexton.issuer.client import Subject
 from sexton.schemas import events
 from sexton.schemas.events import VerdictResult
 from sexton.schemas.windows import Window
-from sexton.streaming_jobs.reaper.judge import Allowed, NotYet, judge, parse_allow, subjects
+from sexton.streaming_jobs.reaper.judge import Allowed, NotYet, Rules, judge, parse_allow, subjects
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 GUARD = events.GenerationGuard("t", 8)
@@ -42,7 +42,8 @@ def decide(
 ) -> Any:
     """Judge an intent at an offset of partition 0, its generation having this window."""
     windows = dict.fromkeys(subjects(asked, 0), window) if known else {}
-    return judge(asked, at(offset), windows, log_offset=77, now=now, allow=allow)
+    rules = Rules(allow)
+    return judge(asked, at(offset), windows, topic_id="topic", log_offset=77, now=now, rules=rules)
 
 
 @pytest.mark.parametrize(

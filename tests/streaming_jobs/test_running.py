@@ -273,18 +273,18 @@ def test_x_15_receipts_that_cannot_be_written_stop_the_job(chain: Chain, s3: S3R
 
 def test_a_micro_batch_that_the_issuer_has_not_seen_is_held(chain: Chain, s3: S3Recorder) -> None:
     """I4: a record at or above the barrier's end offset is never judged."""
-    from sexton.streaming_jobs.reaper.job import Reaper
+    from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
 
     chain.emit(promised(chain, "a"))
-    real = Reaper._barrier
+    real = MicroBatches._barrier
 
-    def short(self: Reaper) -> Any:
+    def short(self: MicroBatches) -> Any:
         answer = real(self)
         return type(answer)(answer.log_offset, answer.topic_id, tuple(0 for _ in answer.ends))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Reaper, "_barrier", short)
-        patch.setattr("sexton.streaming_jobs.reaper.job._ONCE_HOLD_S", 0.0)
+        patch.setattr(MicroBatches, "_barrier", short)
+        patch.setattr("sexton.streaming_jobs.reaper.micro_batch._ONCE_HOLD_S", 0.0)
         with pytest.raises(SextonError, match="does not lie below its barrier"):
             chain.reap(s3_endpoint_url=s3.url)
 

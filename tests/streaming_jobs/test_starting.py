@@ -22,8 +22,8 @@ from sexton.schemas.topics import TOPICS, config_for
 from sexton.storage import ObjectStore
 from sexton.streaming_jobs.reaper.checkpoint import Binding, CheckpointRefused, check_binding, parse_offsets
 from sexton.streaming_jobs.reaper.dry_run import dry_run, word_of
-from sexton.streaming_jobs.reaper.job import Reaper
 from sexton.streaming_jobs.reaper.lock import CheckpointLock, CheckpointLocked
+from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
 
 PROMISE = (events.PromiseGuard("drop"),)
 real = pytest.mark.real
@@ -240,17 +240,17 @@ def test_j_13_a_topic_recreated_after_the_barrier_is_never_judged(chain: Chain, 
         old = issuer.attach("a", "t").generation
         chain.emit(*(chain.intent("t", old, [f"k{i}"]) for i in range(3)))
         issuer.attach("b", "t")
-    real_barrier = Reaper._barrier
+    real_barrier = MicroBatches._barrier
 
-    def then_recreated(self: Reaper) -> BarrierAnswer:
+    def then_recreated(self: MicroBatches) -> BarrierAnswer:
         answer = real_barrier(self)
         recreate(chain, records.INTENTS)
         chain.emit(*(chain.intent("t", old, ["live"]) for _ in range(3)))
         return answer
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Reaper, "_barrier", then_recreated)
-        patch.setattr("sexton.streaming_jobs.reaper.job._ONCE_HOLD_S", 0.0)
+        patch.setattr(MicroBatches, "_barrier", then_recreated)
+        patch.setattr("sexton.streaming_jobs.reaper.micro_batch._ONCE_HOLD_S", 0.0)
         with pytest.raises(SextonError):
             chain.reap()
 

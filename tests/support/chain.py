@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from sexton.issuer.client import IssuerClient
 from sexton.schemas import events, records
+from sexton.schemas.cluster import Cluster
 from sexton.schemas.codec import Codec
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.counts import Counts
@@ -70,9 +71,14 @@ class Chain:
         )
 
     def produce(
-        self, *values: bytes | None, key: bytes | None = None, partition: int | None = None, **config: Any
+        self,
+        *values: bytes | None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        topic: str = records.INTENTS,
+        **config: Any,
     ) -> list[int]:
-        """Write raw records to the intents topic, in order; returns their offsets."""
+        """Write raw records to a topic, in order; returns their offsets."""
         producer = Producer(self.settings.kafka(**{"acks": "all", **config}))
         offsets: list[int] = []
 
@@ -82,9 +88,7 @@ class Chain:
 
         extra: dict[str, Any] = {} if partition is None else {"partition": partition}
         for value in values:
-            producer.produce(
-                self.settings.topic(records.INTENTS), value=value, key=key, on_delivery=landed, **extra
-            )
+            producer.produce(self.settings.topic(topic), value=value, key=key, on_delivery=landed, **extra)
         assert producer.flush(20) == 0
         return offsets
 
@@ -125,6 +129,14 @@ class Chain:
     def generation_events(self) -> list[events.Event]:
         """The issuer's log."""
         return self._read(records.GENERATIONS, *get_args(events.GenerationEvent))
+
+    def topic_id(self, topic: str) -> str:
+        """The id that a topic has now."""
+        cluster = Cluster(self.settings)
+        cluster.topic_names()
+        found = cluster.topic_id(self.settings.topic(topic))
+        assert found is not None
+        return found
 
     def configure(self, topic: str, name: str, value: str) -> None:
         """Change a setting of a topic."""

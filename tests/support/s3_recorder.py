@@ -56,6 +56,15 @@ class Recorded:
         """True for the batch call."""
         return self.method == "POST" and "delete" in self.query
 
+    @property
+    def is_probe(self) -> bool:
+        """True when it is about objects that a probe makes for itself, or about the bucket."""
+        named = [self.key, *self.keys, self.query.get("prefix", "")]
+        return (
+            any(".sexton-probe/" in name for name in named)
+            or set(self.query) & {"versioning", "object-lock"} != set()
+        )
+
 
 Script = Callable[[Recorded], Reply | None]
 
@@ -122,14 +131,16 @@ class S3Recorder:
             return list(self.buckets.of(bucket).versions.get(key, ()))
 
     def singles(self) -> list[Recorded]:
-        """Return the DeleteObject requests so far, in the order in which they were answered."""
+        """Return the DeleteObject requests so far, in the order in which they were answered, without probes."""
         with self._lock:
-            return [request for request in self.requests if request.method == "DELETE"]
+            found = [request for request in self.requests if request.method == "DELETE"]
+        return [request for request in found if not request.is_probe]
 
     def deletes(self) -> list[Recorded]:
-        """Return the DeleteObjects requests so far, in the order in which they were answered."""
+        """Return the DeleteObjects requests so far, in the order in which they were answered, without probes."""
         with self._lock:
-            return [request for request in self.requests if request.is_delete_objects]
+            found = [request for request in self.requests if request.is_delete_objects]
+        return [request for request in found if not request.is_probe]
 
     def connections(self) -> set[int]:
         """Return the numbers of the TCP connections that carried a request."""

@@ -55,6 +55,9 @@ class Settings(BaseSettings):
     )
     s3_endpoint_url: str | None = Field(None, description="S3 endpoint; empty = AWS's own")
     s3_region: str = Field("us-east-1", description="region used to sign")
+    s3_read_timeout_s: float = Field(
+        30.0, gt=0, description="how long an answer of the store is waited for, seconds"
+    )
     schema_registry_url: str | None = Field(None, description="Confluent-compatible registry, optional")
     checkpoint: str | None = Field(None, description="the reaper's checkpoint: any path Spark can write")
     state_dir: Path = Field(Path(".sexton"), description="folder of the local stack")
@@ -74,9 +77,28 @@ class Settings(BaseSettings):
     reaper_grace_s: float = Field(
         30.0, gt=0, description="after SIGTERM: time the running micro-batch is given, seconds"
     )
+    reaper_patience_s: float = Field(
+        10.0, gt=0, description="a bucket that does nothing but fail for so many seconds is held"
+    )
+    reaper_defer_delays_s: Annotated[tuple[float, ...], NoDecode] = Field(
+        (5.0, 30.0, 180.0, 900.0, 3600.0, 21600.0, 86400.0),
+        description="JSON list: how long a deferred intent waits, longer with each attempt, seconds",
+    )
+    reaper_age_limit_s: float = Field(
+        604_800.0, gt=0, description="what its bucket held for longer is dead-lettered, seconds"
+    )
+    reaper_allow_bypass: bool = Field(
+        False, description="whether intents may ask to bypass governance retention"
+    )
+    reaper_prefix_depth: int = Field(
+        1, ge=1, description="segments below the bucket that a prefix to be deleted needs at least"
+    )
+    reaper_prefix_slice: int = Field(
+        10_000, gt=0, description="objects of one prefix that one micro-batch deletes; the rest goes on later"
+    )
     reaper_cores: str = Field("*", description="cores of Spark local mode; ignored under a cluster master")
 
-    @field_validator("kafka_extra", "allow", mode="before")
+    @field_validator("kafka_extra", "allow", "reaper_defer_delays_s", mode="before")
     @classmethod
     def _from_json(cls, value: Any) -> Any:
         if not isinstance(value, str):
@@ -93,6 +115,13 @@ class Settings(BaseSettings):
             if not entry.partition("/")[0]:
                 raise ValueError(f"an entry needs a bucket: {entry!r}")
         return value
+
+    @field_validator("reaper_defer_delays_s")
+    @classmethod
+    def _delays(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if not value or any(delay <= 0 for delay in value):
+            raise ValueError("a list of delays above 0 seconds is needed")
+        return tuple(sorted(value))
 
     @field_validator("log_level")
     @classmethod

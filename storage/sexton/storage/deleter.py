@@ -95,10 +95,10 @@ class BatchDeleter:
         """Delete 1 to 1000 distinct keys and return the clean reply; raises what `submit` does."""
         return self.submit(bucket, keys).result()
 
-    def probe(self, bucket: str) -> Abilities:
+    def probe(self, bucket: str, under: str = "") -> Abilities:
         """Return what the bucket's store can do, tried once in this process (some 80 small requests).
 
-        Works on keys of its own under `.sexton-probe/`, and removes them. Raises StoreRefused or
+        Works on keys of its own, `under` and then `.sexton-probe/`, and removes them. Raises StoreRefused or
         StoreUnavailable when the store cannot be asked now; then nothing is remembered. `delete_all` goes by
         what was found.
         """
@@ -106,7 +106,7 @@ class BatchDeleter:
         with self._probing.setdefault(bucket, threading.Lock()):
             found = self._abilities.get(bucket)
             if found is None:
-                found = probe_store(self.calls, self._batches, bucket)
+                found = probe_store(self.calls, self._batches, bucket, under)
                 self.learn(found)
         return found
 

@@ -57,6 +57,7 @@ class _Probe:
     batches: Batches
     known: Abilities
     prefix: str
+    under: str = ""
     why: list[str] = field(default_factory=list)
 
     @property
@@ -96,12 +97,12 @@ class _Probe:
         return self.batches.delete(self.bucket, items, body, known).clean
 
 
-def probe_store(calls: Calls, batches: Batches, bucket: str) -> Abilities:
-    """Try what the bucket's store can do; some 80 small requests.
+def probe_store(calls: Calls, batches: Batches, bucket: str, under: str = "") -> Abilities:
+    """Try what the bucket's store can do; some 80 small requests, on keys that all begin with `under`.
 
     Raises StoreRefused when the bucket is missing or throttled, StoreUnavailable when nobody answers.
     """
-    probe = _Probe(calls, batches, Abilities(bucket), f"{PREFIX}{uuid.uuid4().hex}/")
+    probe = _Probe(calls, batches, Abilities(bucket), f"{under}{PREFIX}{uuid.uuid4().hex}/", under)
     calls.check_bucket(bucket)
     lock = _object_lock(probe)
     versioning = _versioning(probe)
@@ -209,6 +210,8 @@ def _spellings(probe: _Probe) -> Mapping[str, frozenset[str]]:
 def _survives(probe: _Probe, odd: str, sibling: str, delete: Callable[[Delete], bool]) -> bool | None:
     """Return whether an object is still there after its odd sibling was deleted; None if it cannot be put."""
     odd, sibling = odd.format(p=probe.prefix), sibling.format(p=probe.prefix)
+    if not (odd.startswith(probe.under) and sibling.startswith(probe.under)):
+        return None  # outside of where we may make objects
     if probe.put(sibling) is None:
         probe.why.append(f"put {sibling.removeprefix(probe.prefix)!r}: refused")
         return None
@@ -244,7 +247,7 @@ def _listing(probe: _Probe) -> Mapping[str, Ability]:
 
 def _clean_up(probe: _Probe, versioning: Versioning) -> None:
     """Remove what the probe has made; what cannot be removed is told."""
-    for prefix in (probe.prefix, "/" + probe.prefix):
+    for prefix in (probe.prefix,) if probe.under else (probe.prefix, "/" + probe.prefix):
         left = probe.ask("clean up", lambda: _remove(probe, prefix, versioning))  # noqa: B023
         if left:
             probe.why.append(f"clean up: left under {prefix}")

@@ -31,6 +31,7 @@ class StoreSettings:
             endpoint_url=settings.s3_endpoint_url,
             region=settings.s3_region,
             requests_in_flight=settings.reaper_requests_in_flight,
+            read_timeout_s=settings.s3_read_timeout_s,
         )
 
     def __post_init__(self) -> None:

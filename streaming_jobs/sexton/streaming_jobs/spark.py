@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from sexton.schemas.settings import Settings
 
-__all__ = ["CONNECTOR", "connector_jars", "kafka_options", "open_session"]
+__all__ = ["CONNECTOR", "connector_jars", "kafka_options", "kafka_source_options", "open_session"]
 
 SPARK_VERSION = "4.2.0"
 CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}"
@@ -40,6 +40,8 @@ def open_session(settings: Settings, app: str, *, memory: str = "1g") -> SparkSe
         SparkSession.builder.appName(app)
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.speculation", "false")
+        # The waiting room's tasks get their share beside the query's, and no more.
+        .config("spark.scheduler.mode", "FAIR")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.python.worker.reuse", "true")
@@ -86,6 +88,17 @@ def kafka_options(settings: Settings) -> dict[str, str]:
     if (ca := options.pop("kafka.ssl.ca.location", None)) is not None:
         options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": ca}
     return options
+
+
+def kafka_source_options(settings: Settings, topic: str) -> dict[str, str]:
+    """Return how a topic is read: committed records only, and a range that is gone is reported."""
+    return {
+        **kafka_options(settings),
+        "subscribe": topic,
+        # A range that is no longer there is never skipped.
+        "failOnDataLoss": "true",
+        "kafka.isolation.level": "read_committed",
+    }
 
 
 def _quoted(text: str) -> str:

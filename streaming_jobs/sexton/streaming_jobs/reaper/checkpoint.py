@@ -21,6 +21,8 @@ __all__ = ["Binding", "Checkpoint", "CheckpointRefused", "check_binding", "check
 
 _FORMAT = 1
 _NAME = "sexton-binding.json"
+_WAITING = "sexton-waiting"
+_KEPT = 10
 
 
 class CheckpointRefused(SextonError):
@@ -133,12 +135,7 @@ class Checkpoint:
 
     def bind(self, binding: Binding) -> None:
         """Bind a new checkpoint, before Spark writes anything into it."""
-        path = self._jvm.org.apache.hadoop.fs.Path(self._root, _NAME)
-        out = self._fs.create(path, False)
-        try:
-            out.write(bytearray(binding.to_text().encode()))
-        finally:
-            out.close()
+        self._write(self._path(_NAME), binding.to_text(), overwrite=False)
 
     def committed(self) -> dict[int, int]:
         """Return the offsets up to which everything is settled; empty before the first commit."""
@@ -154,12 +151,54 @@ class Checkpoint:
             raise CheckpointRefused(f"the checkpoint is damaged: {name} is missing", hint=_HINT_DAMAGED)
         return parse_offsets(text, self._topic)
 
+    def planned(self) -> tuple[dict[int, int], float] | None:
+        """Return where the micro-batch ends that was begun and not committed, and when it was begun.
+
+        The time is in seconds since 1970; None when everything that was begun is committed.
+        """
+        begun, commits = self._list("offsets"), self._list("commits")
+        if not begun or (commits and max(commits) >= max(begun)):
+            return None
+        name = f"offsets/{max(begun)}"
+        text = self._read(name)
+        if text is None:
+            raise CheckpointRefused(f"the checkpoint is damaged: {name} is missing", hint=_HINT_DAMAGED)
+        status = self._fs.getFileStatus(self._path(name))
+        return parse_offsets(text, self._topic), status.getModificationTime() / 1000
+
+    def waiting(self) -> str | None:
+        """Return the newest text about the waiting room, None before the first one."""
+        numbers = self._list(_WAITING)
+        return self._read(f"{_WAITING}/{max(numbers)}") if numbers else None
+
+    def commit_waiting(self, text: str) -> None:
+        """Write the next text about the waiting room; the last few before it are kept."""
+        numbers = self._list(_WAITING)
+        number = max(numbers, default=-1) + 1
+        # Written under another name first: a text that was cut by a crash is never the newest one.
+        draft = self._path(f"{_WAITING}/draft")
+        self._write(draft, text, overwrite=True)
+        if not self._fs.rename(draft, self._path(f"{_WAITING}/{number}")):
+            raise CheckpointRefused(f"the checkpoint cannot be written: {_WAITING}/{number}")
+        for old in sorted(numbers)[:-_KEPT]:
+            self._fs.delete(self._path(f"{_WAITING}/{old}"), False)
+
     def _list(self, folder: str) -> list[int]:
         path = self._jvm.org.apache.hadoop.fs.Path(self._root, folder)
         if not self._fs.exists(path):
             return []
         names = (status.getPath().getName() for status in self._fs.listStatus(path))
         return [int(name) for name in names if name.isdigit()]
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
+
+    def _write(self, path: Any, text: str, *, overwrite: bool) -> None:
+        out = self._fs.create(path, overwrite)
+        try:
+            out.write(bytearray(text.encode()))
+        finally:
+            out.close()
 
     def _read(self, name: str) -> str | None:
         path = self._jvm.org.apache.hadoop.fs.Path(self._root, name)

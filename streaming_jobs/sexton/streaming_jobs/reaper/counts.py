@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -27,6 +27,10 @@ class Counts:
     issuer_calls: int = 0
     subjects: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    keys_retried: int = 0
+    returned: int = 0
+    troubled: dict[str, str] = field(default_factory=dict)
+    healthy: set[str] = field(default_factory=set)
     reached: dict[int, int] = field(default_factory=dict)
     oldest_us: int | None = None
 
@@ -41,6 +45,16 @@ class Counts:
         """Note one intent that ended in a state."""
         self.intents[state] += 1
         self.keys[state] += keys
+
+    def settled(self, word: str, keys: Mapping[str, int]) -> None:
+        """Note one intent with its final word, and its keys by word."""
+        self.intents[word] += 1
+        for each, number in keys.items():
+            self.keys[each] += number
+
+    def came_back(self) -> None:
+        """Note an intent that came back from waiting; it was counted as deferred before."""
+        self.returned += 1
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -68,6 +82,10 @@ class Counts:
                 name: self.seconds.get(name, 0.0) + other.seconds.get(name, 0.0)
                 for name in {**self.seconds, **other.seconds}
             },
+            self.keys_retried + other.keys_retried,
+            self.returned + other.returned,
+            {**self.troubled, **other.troubled},
+            self.healthy | other.healthy,
             reached,
             min(oldest) if oldest else None,
         )

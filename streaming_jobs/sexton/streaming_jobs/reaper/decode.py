@@ -1,19 +1,22 @@
 """Stage 1, decode: raw records to intents. What is not exactly one intent becomes a dead letter, whole.
 
+A record of the `deferred` topic holds an intent byte for byte, and the position at which it first stood. That
+position is believed there and nowhere else: only Sexton's own jobs write that topic.
+
 No neighbour is harmed: each record is decided by itself. A null value is a tombstone that some tool wrote; it
 asks for nothing and is only counted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sexton.schemas import events
 from sexton.schemas.checks import check_intent
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent, UndecodableRecord
 
-__all__ = ["Decoded", "Record", "Rejected", "Skipped", "decode"]
+__all__ = ["Decoded", "Record", "Rejected", "Skipped", "decode", "decode_deferred"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A record that is an intent."""
+    """A record that is an intent; `waited` is the deferred copy that it came in, None for a first record.
+
+    `record` holds the intent's own bytes; its partition and offset are those of the topic that was read.
+    """
 
     record: Record
     intent: events.DeletionIntent
+    waited: events.DeferredIntent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ class Rejected:
     reason: str
     detail: str
     intent: events.DeletionIntent | None = None
+    waited: events.DeferredIntent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +76,19 @@ def decode(codec: Codec, record: Record) -> Decoded | Rejected | Skipped:
     except InvalidEvent as error:
         return Rejected(record, "invalid-intent", str(error), intent)
     return Decoded(record, intent)
+
+
+def decode_deferred(codec: Codec, record: Record) -> Decoded | Rejected | Skipped:
+    """Return the intent that waited in a record of the `deferred` topic, or why there is none.
+
+    Raises what `decode` raises.
+    """
+    if record.value is None:
+        return Skipped(record)
+    try:
+        waited = codec.decode(record.value, events.DeferredIntent)
+    except UndecodableRecord as error:
+        return Rejected(record, error.reason, str(error))
+    inner = Record(record.partition, record.offset, record.written_at_us, waited.raw_key, waited.raw_value)
+    found = decode(codec, inner)
+    return found if isinstance(found, Skipped) else replace(found, waited=waited)

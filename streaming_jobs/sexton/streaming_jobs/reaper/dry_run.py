@@ -19,9 +19,9 @@ from sexton.schemas.cluster import Cluster
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.checkpoint import Checkpoint, check_binding
-from sexton.streaming_jobs.reaper.job import source_options
 from sexton.streaming_jobs.reaper.preflight import check_topics
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, TaskPlan, make_task
+from sexton.streaming_jobs.spark import kafka_source_options
 
 __all__ = ["Decision", "dry_run"]
 
@@ -50,7 +50,7 @@ def dry_run(settings: Settings, spark: SparkSession) -> Iterator[Decision]:
     plan = TaskPlan(settings, binding.topic_id, log_offset, (_UNBOUNDED,) * partitions, dry_run=True)
     backlog = (
         spark.read.format("kafka")
-        .options(**source_options(settings))
+        .options(**kafka_source_options(settings, binding.topic))
         .option("startingOffsets", json.dumps({binding.topic: starting}))
         .option("endingOffsets", "latest")
         .load()

@@ -16,8 +16,10 @@ from sexton.issuer.client import Subject
 from sexton.schemas import events
 from sexton.schemas.events import VerdictResult
 from sexton.schemas.windows import Window
+from sexton.streaming_jobs.reaper.execution import conditions_of
+from sexton.streaming_jobs.reaper.prefixes import prefix_refused
 
-__all__ = ["Allowed", "Judgement", "NotYet", "judge", "parse_allow", "subjects"]
+__all__ = ["Allowed", "Judgement", "NotYet", "Rules", "judge", "parse_allow", "probes_under", "subjects"]
 
 Windows = Mapping[Subject, Window | None]
 Allowed = Sequence[tuple[str, str]]
@@ -35,6 +37,18 @@ class NotYet:
 Judgement = events.Verdict | NotYet
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What this reaper's settings allow: where it may delete, whether retention may be bypassed.
+
+    `prefix_depth` is how many segments below the bucket a prefix needs at least.
+    """
+
+    allow: Allowed = ()
+    allow_bypass: bool = False
+    prefix_depth: int = 1
+
+
 def subjects(intent: events.DeletionIntent, partition: int) -> list[Subject]:
     """Return what the issuer has to be asked about an intent that stands in this partition."""
     return [
@@ -49,33 +63,43 @@ def parse_allow(entries: Iterable[str]) -> Allowed:
     return [(bucket, prefix) for bucket, _, prefix in (entry.partition("/") for entry in entries)]
 
 
+def probes_under(allow: Allowed) -> dict[str, str]:
+    """Return, by bucket, what the keys of a probe must begin with: the allow-list binds probes too."""
+    found: dict[str, str] = {}
+    for bucket, prefix in allow:
+        found[bucket] = "" if prefix == "" else found.get(bucket, prefix)
+    return found
+
+
 def judge(
     intent: events.DeletionIntent,
     position: events.Position,
     windows: Windows,
     *,
+    topic_id: str,
     log_offset: int,
     now: datetime,
-    allow: Allowed = (),
+    rules: Rules = Rules(),  # noqa: B008  # frozen
 ) -> Judgement:
     """Return the verdict on an intent that stands at `position`, below the barrier's end offset.
 
     `windows` holds the issuer's answer for each of `subjects(...)`: a window, None for a generation that was
     never issued in this form, nothing for a tenant that the log does not know.
     """
-    if allow and not _is_allowed(intent.action, allow):
-        return _final(VerdictResult.REFUSED, "not-allowed", "outside the reaper's allow-list", None)
+    refused = _refused(intent, rules)
+    if refused is not None:
+        return _final(VerdictResult.REFUSED, *refused, None)
     waiting: NotYet | None = None
     asked_log: int | None = None
     for guard in intent.guards:
         match guard:
             case events.GenerationGuard():
                 asked_log = log_offset
-                found = _generation(guard, position, windows)
+                found = _generation(guard, position, windows, topic_id)
                 if found is not None:
                     return _final(*found, log_offset)
-            case events.PromiseGuard():
-                pass
+            case events.PromiseGuard() | events.UnchangedGuard():
+                pass  # a promise always holds; the store checks the other one in the delete itself
             case events.NotBeforeGuard():
                 if not now > guard.instant:
                     waiting = NotYet("not-before", f"until {guard.instant.isoformat()}", guard.instant)
@@ -86,9 +110,13 @@ def judge(
 
 
 def _generation(
-    guard: events.GenerationGuard, position: events.Position, windows: Windows
+    guard: events.GenerationGuard, position: events.Position, windows: Windows, topic_id: str
 ) -> tuple[VerdictResult, str, str] | None:
     """Return why the guard can never hold, None when it holds."""
+    if position.topic_id != topic_id:
+        # Windows are offsets of the topic that is there now; they say nothing about another one's.
+        told = f"it stood in a topic that is no more: {position.topic_id}"
+        return VerdictResult.NEVER, "another-topic", told
     subject = Subject(guard.tenant, guard.generation, position.partition, guard.node, guard.node_generation)
     if subject not in windows:
         return VerdictResult.REFUSED, "unknown-tenant", f"the log does not know tenant {guard.tenant!r}"
@@ -103,14 +131,36 @@ def _generation(
     return VerdictResult.NEVER, "superseded", f"{name} ended at offset {window.until}"
 
 
+def _refused(intent: events.DeletionIntent, rules: Rules) -> tuple[str, str] | None:
+    """Return why this reaper may not execute such an intent, whatever its guards say."""
+    action = intent.action
+    if rules.allow and not _is_allowed(action, rules.allow):
+        return "not-allowed", "outside the reaper's allow-list"
+    if isinstance(action, events.AdvanceHorizon):
+        return None
+    if action.bypass_governance and not rules.allow_bypass:
+        return "bypass-not-allowed", "SEXTON_REAPER_ALLOW_BYPASS is off"
+    kinds = {type(guard) for guard in intent.guards}
+    if isinstance(action, events.DeletePrefix):
+        # Any other guard is about what the owner knew: under a prefix lies what others wrote since.
+        if events.PromiseGuard not in kinds:
+            return "prefix-needs-promise", "a whole prefix is only deleted when its owner has given it up"
+        if events.UnchangedGuard in kinds:
+            return "unchanged-without-keys", "no store checks a condition for a whole prefix"
+        why = prefix_refused(action, min_depth=rules.prefix_depth)
+        return ("prefix-refused", why) if why else None
+    if kinds == {events.UnchangedGuard}:
+        named = conditions_of(intent)
+        bare = next((key for phase in action.phases for key in phase if key not in named), None)
+        if bare is not None:
+            return "unguarded-key", f"no condition names it, and nothing else guards it: {bare!r}"
+    return None
+
+
 def _unsupported(action: events.Action) -> NotYet | None:
-    match action:
-        case events.DeleteObjects(mode=events.DeleteMode.HIDE, bypass_governance=False):
-            return None
-        case events.DeleteObjects():
-            return NotYet("action-not-executed", f"delete mode {action.mode} is not executed")
-        case _:
-            return NotYet("action-not-executed", f"{type(action).__name__} is not executed")
+    if isinstance(action, events.AdvanceHorizon):
+        return NotYet("action-not-executed", "AdvanceHorizon is not executed")
+    return None
 
 
 def _is_allowed(action: events.Action, allow: Allowed) -> bool:

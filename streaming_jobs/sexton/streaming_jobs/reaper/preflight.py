@@ -8,8 +8,9 @@ from sexton.schemas.errors import SextonError
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, compare
 from sexton.streaming_jobs.reaper.checkpoint import Binding, Checkpoint, check_binding, check_retention
+from sexton.streaming_jobs.reaper.waiting_room import Place
 
-__all__ = ["TopicsUnsafe", "bind_checkpoint", "check_topics"]
+__all__ = ["TopicsUnsafe", "bind_checkpoint", "check_topics", "deferred_place"]
 
 
 class TopicsUnsafe(SextonError):
@@ -36,6 +37,13 @@ def check_topics(settings: Settings, cluster: Cluster) -> Binding:
         raise TopicsUnsafe(told, hint="`sexton topics check` lists every difference")
     intents = names[records.INTENTS]
     return Binding(cluster.cluster_id(), intents, facts[intents].topic_id)
+
+
+def deferred_place(settings: Settings, cluster: Cluster) -> Place:
+    """Return the deferred topic as it is now; `check_topics` has seen it."""
+    name = settings.topic(records.DEFERRED)
+    facts = cluster.topics([name])[name]
+    return Place(name, facts.topic_id, facts.found.partitions)
 
 
 def bind_checkpoint(checkpoint: Checkpoint, now: Binding, cluster: Cluster) -> dict[int, int]:

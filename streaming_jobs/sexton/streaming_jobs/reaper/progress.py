@@ -6,11 +6,12 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
 
 from prometheus_client import Counter, Gauge, start_http_server
 
+from sexton.schemas import records
 from sexton.streaming_jobs.reaper.counts import Counts
 
 __all__ = ["Progress", "serve_metrics"]
@@ -23,6 +24,9 @@ CALLS = Counter("sexton_judge_issuer_calls_total", "Calls to the issuer, barrier
 BARRIERS = Counter("sexton_judge_barriers_total", "Barriers, one for each micro-batch that was tried")
 REQUESTS = Counter("sexton_execute_requests_total", "DeleteObjects requests with a clean reply")
 KEYS_SENT = Counter("sexton_execute_keys_total", "Keys in those requests, after duplicates were merged")
+RETRIED = Counter("sexton_execute_retried_keys_total", "Keys that were sent again after an unclean answer")
+RETURNED = Counter("sexton_decode_returned_total", "Intents that came back from the waiting room")
+HELD_BUCKETS = Counter("sexton_execute_held_buckets_total", "Times that a task closed a bucket", ["reason"])
 STAGE = Counter("sexton_stage_seconds_total", "Wall time of tasks by stage", ["stage"])
 HELD = Counter("sexton_settle_held_total", "Times that a micro-batch was held by an environment fault")
 BATCHES = Counter("sexton_settle_micro_batches_total", "Micro-batches settled")
@@ -52,8 +56,10 @@ class Progress:
         """Note the offset by partition at which work starts; below it nothing counts as backlog."""
         self.total.reached.update(reached)
 
-    def settled(self, batch_id: int, counts: Counts, ends: Sequence[int], seconds: float) -> None:
+    def settled(self, batch_id: int, topic: str, counts: Counts, ends: Sequence[int], seconds: float) -> None:
         """Take in a micro-batch whose rows Kafka has acknowledged; `ends` are the barrier's end offsets."""
+        if topic != records.INTENTS:
+            counts = replace(counts, reached={})  # offsets of another topic
         self.total = self.total + counts
         self.batches += 1
         self.busy_s += seconds
@@ -67,11 +73,14 @@ class Progress:
         self._print(
             {
                 "event": "micro_batch",
+                "topic": topic,
                 "batch": batch_id,
                 "records": counts.records,
                 "keys": sum(counts.keys.values()),
                 "intents": dict(counts.intents),
                 "requests": counts.requests,
+                "retried_keys": counts.keys_retried,
+                "held_buckets": counts.troubled,
                 "subjects": counts.subjects,
                 "issuer_calls": counts.issuer_calls,
                 "stages": {stage: round(spent, 3) for stage, spent in counts.seconds.items()},
@@ -127,4 +136,8 @@ def _count(counts: Counts) -> None:
     CALLS.inc(counts.issuer_calls)
     REQUESTS.inc(counts.requests)
     KEYS_SENT.inc(counts.keys_sent)
+    RETRIED.inc(counts.keys_retried)
+    RETURNED.inc(counts.returned)
+    for reason in counts.troubled.values():
+        HELD_BUCKETS.labels(reason).inc()
     BATCHES.inc()

@@ -1,13 +1,14 @@
 """Stage 4, settle: what is written back for each record, as rows for Spark's Kafka sink.
 
-One outcome for each intent with a final verdict, a dead letter for what could not be read, a deferred copy
-for what is not yet. Rows leave only after every delete of the task is acknowledged: no receipt without its
-effect. The sink has acknowledged them before offsets are committed: no effect without its receipt. A crash
-in between replays the micro-batch, which writes the same words again.
+One outcome for each intent with a final word, a dead letter for what could not be read and for keys that
+cannot be deleted, a deferred copy for what waits. Rows leave only after every delete of the task has its
+answer: no receipt without its effect. The sink has acknowledged them before offsets are committed: no effect
+without its receipt. A crash in between replays the micro-batch, which writes words of the same rank again.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,16 +16,27 @@ from datetime import UTC, datetime
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.events import OutcomeWord, VerdictResult
-from sexton.streaming_jobs.reaper.decode import Record, Rejected
+from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected
+from sexton.streaming_jobs.reaper.execution import Result
+from sexton.streaming_jobs.reaper.fates import SLOW_BUCKET
 from sexton.streaming_jobs.reaper.judge import NotYet
+from sexton.streaming_jobs.reaper.prefixes import PrefixProgress
+from sexton.streaming_jobs.reaper.tiers import tier_of
 
-__all__ = ["WORDS", "Row", "Settler", "key_count"]
+__all__ = ["UNTRIED", "Row", "Settler", "key_count", "word_of"]
 
-WORDS = {
-    VerdictResult.PASS: OutcomeWord.DELETED,
-    VerdictResult.NEVER: OutcomeWord.STALE,
-    VerdictResult.REFUSED: OutcomeWord.REFUSED,
-}
+UNTRIED = {VerdictResult.NEVER: OutcomeWord.STALE, VerdictResult.REFUSED: OutcomeWord.REFUSED}
+# The worst word first: an intent has the word of its worst key (architecture, section 6).
+_WORST_FIRST = (
+    OutcomeWord.DEAD_LETTERED,
+    OutcomeWord.CANCELLED,
+    OutcomeWord.STALE,
+    OutcomeWord.REFUSED,
+    OutcomeWord.CHANGED,
+    OutcomeWord.ABSENT,
+    OutcomeWord.DELETED,
+)
+_LONGEST_DETAIL = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +47,46 @@ class Row:
     key: bytes | None
     value: bytes
     headers: Sequence[tuple[str, bytes]]
+    partition: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class Settler:
-    """Turns decisions into rows; one for each task."""
+    """Turns decisions into rows; one for each task. `delays` are the tiers' in seconds."""
 
-    def __init__(self, codec: Codec, prefix: str, topic_id: str, now: datetime) -> None:
-        self._codec = codec
-        self._prefix = prefix
-        self._topic_id = topic_id
-        self._now = now
+    codec: Codec
+    prefix: str
+    topic_id: str
+    deferred_topic_id: str
+    delays: Sequence[float]
+    now: datetime
 
-    def position(self, record: Record) -> events.Position:
-        """Return where a record of the intents topic stands."""
-        return events.Position(self._topic_id, record.partition, record.offset)
+    def position(self, decoded: Decoded | Rejected) -> events.Position:
+        """Return where the intent first stood."""
+        if decoded.waited is not None:
+            return decoded.waited.first
+        return events.Position(self.topic_id, decoded.record.partition, decoded.record.offset)
 
-    def outcome(
-        self,
-        record: Record,
-        intent: events.DeletionIntent,
-        verdict: events.Verdict,
-        request_ids: Sequence[str] = (),
-    ) -> Row:
-        """Return the outcome of a final verdict; for `pass`, every key is acknowledged gone."""
-        word = WORDS[verdict.result]
+    def outcome(self, decoded: Decoded, verdict: events.Verdict, result: Result | None) -> Row:
+        """Return the outcome of an intent with its final word; `result` is None unless it was executed."""
+        intent = decoded.intent
         keys = key_count(intent.action)
+        if result is None:
+            counts, named = Counter({UNTRIED[verdict.result]: keys}), []
+            word = UNTRIED[verdict.result]
+        else:
+            counts = result.counts
+            word = word_of(result)
+            # Keys that nobody names are plainly deleted; where all are named the most common word needs none.
+            unnamed = counts.total() > len(result.named)
+            common = (
+                OutcomeWord.DELETED if unnamed else max(counts, key=lambda each: counts[each], default=word)
+            )
+            named = [
+                events.KeyOutcome(key, fate.word, fate.detail[:_LONGEST_DETAIL])
+                for key, fate in result.named
+                if fate.word is not None and fate.word is not common
+            ]
         return self._row(
             records.OUTCOMES,
             events.Outcome(
@@ -67,57 +94,140 @@ class Settler:
                 tenant=intent.tenant,
                 bucket=_bucket(intent.action) or "",
                 outcome=word,
-                keys=keys,
-                counts={word.value: keys},
-                exceptions=(),
+                keys=counts.total(),
+                counts={each.value: number for each, number in counts.items() if number},
+                exceptions=named,
                 verdict=verdict,
-                position=self.position(record),
-                store_request_ids=request_ids,
-                settled_at=self._now,
+                position=self.position(decoded),
+                store_request_ids=result.request_ids if result else (),
+                settled_at=self.now,
+                effects=dict(result.effects) if result else {},
             ),
         )
 
-    def dead_letter(self, rejected: Rejected) -> Row:
-        """Return the dead letter of a record, with its raw bytes."""
-        intent = rejected.intent
-        return self._row(
-            records.DEAD_LETTERS,
-            events.DeadLetter(
-                topic=self._prefix + records.INTENTS,
-                position=self.position(rejected.record),
-                written_at=_instant(rejected.record),
-                reason=rejected.reason,
-                detail=rejected.detail,
-                intent_id=intent.intent_id if intent else None,
-                tenant=intent.tenant if intent else None,
-                bucket=_bucket(intent.action) if intent else None,
-                keys=(),
-                raw_key=rejected.record.key,
-                raw_value=rejected.record.value,
-                dead_at=self._now,
-            ),
+    def rejected(self, rejected: Rejected) -> Row:
+        """Return the dead letter of a record that can never be worked on, with its raw bytes."""
+        return self._dead(
+            rejected, rejected.reason, rejected.detail, (), deferred_record=rejected.waited is None
         )
 
-    def deferred(self, record: Record, intent: events.DeletionIntent, waiting: NotYet) -> Row:
-        """Return the copy of an intent that waits: its bytes unchanged, with its first position."""
+    def dead_letter(self, decoded: Decoded, result: Result) -> Row | None:
+        """Return the dead letter that names the keys which failed, None when none did."""
+        failed = [(key, fate) for key, fate in result.named if fate.word is OutcomeWord.DEAD_LETTERED]
+        if not failed:
+            return None
+        reasons = Counter(fate.reason for _, fate in failed)
+        reason = reasons.most_common(1)[0][0]
+        detail = next(fate.detail for _, fate in failed if fate.reason == reason)
+        return self._dead(decoded, reason, detail[:_LONGEST_DETAIL], [key for key, _ in failed])
+
+    def waits(self, decoded: Decoded, why: NotYet) -> Row:
+        """Return the copy of an intent whose guards cannot be judged yet."""
+        attempt = decoded.waited.attempt + 1 if decoded.waited else 1
+        return self._deferred(decoded, why.reason, why.detail, attempt, retry_at=why.retry_at)
+
+    def held(self, decoded: Decoded, result: Result) -> Row:
+        """Return the copy of an intent that its bucket held; its age counts from the first time."""
+        assert result.held is not None
+        waited = decoded.waited
+        slow = result.held.reason == SLOW_BUCKET  # it goes on as it can: no delay grows, nothing grows old
+        attempt = waited.attempt + 1 if waited and waited.waiting_since and not slow else 1
+        since = waited.waiting_since if waited and waited.waiting_since else None if slow else self.now
+        return self._deferred(
+            decoded,
+            result.held.reason or "held",
+            result.held.detail[:_LONGEST_DETAIL],
+            attempt,
+            since=since,
+            unknown=result.unknown or (waited is not None and waited.effect_unknown),
+        )
+
+    def goes_on(self, decoded: Decoded, progress: PrefixProgress) -> Row:
+        """Return the copy of a prefix delete that is done in slices, with what is gone so far."""
+        detail = f"{progress.gone} objects are gone, the rest goes on"
+        return self._deferred(decoded, "slice", detail, 1, progress=progress)
+
+    def _deferred(
+        self,
+        decoded: Decoded,
+        reason: str,
+        detail: str,
+        attempt: int,
+        *,
+        retry_at: datetime | None = None,
+        since: datetime | None = None,
+        unknown: bool = False,
+        progress: PrefixProgress | None = None,
+    ) -> Row:
+        record, intent, waited = decoded.record, decoded.intent, decoded.waited
         assert record.value is not None
+        if progress is None:
+            progress = PrefixProgress(waited.gone, waited.after) if waited else PrefixProgress()
+        tier = tier_of(self.delays, attempt, self.now, retry_at)
         event = events.DeferredIntent(
-            first=self.position(record),
-            first_written_at=_instant(record),
-            reason=waiting.reason,
-            detail=waiting.detail,
-            attempt=1,
-            retry_at=waiting.retry_at,
+            first=self.position(decoded),
+            first_written_at=waited.first_written_at if waited else _instant(record),
+            reason=reason,
+            detail=detail,
+            attempt=attempt,
+            retry_at=retry_at,
             raw_key=record.key,
             raw_value=record.value,
+            waiting_since=since,
+            effect_unknown=unknown,
+            gone=progress.gone,
+            after=progress.after,
         )
         row = self._row(records.DEFERRED, event)
         named = [("intent-id", intent.intent_id.encode()), ("tenant", intent.tenant.encode())]
-        return Row(row.topic, row.key, row.value, [*row.headers, *named])
+        return Row(row.topic, row.key, row.value, [*row.headers, *named], tier)
+
+    def _dead(
+        self,
+        decoded: Decoded | Rejected,
+        reason: str,
+        detail: str,
+        keys: Sequence[str],
+        *,
+        deferred_record: bool = False,
+    ) -> Row:
+        record, intent = decoded.record, decoded.intent
+        in_deferred = deferred_record and self.deferred_topic_id != ""
+        position = self.position(decoded)
+        if in_deferred:
+            position = events.Position(self.deferred_topic_id, record.partition, record.offset)
+        waited = decoded.waited
+        return self._row(
+            records.DEAD_LETTERS,
+            events.DeadLetter(
+                topic=self.prefix + (records.DEFERRED if in_deferred else records.INTENTS),
+                position=position,
+                written_at=waited.first_written_at if waited else _instant(record),
+                reason=reason,
+                detail=detail,
+                intent_id=intent.intent_id if intent else None,
+                tenant=intent.tenant if intent else None,
+                bucket=_bucket(intent.action) if intent else None,
+                keys=keys,
+                raw_key=record.key,
+                raw_value=record.value,
+                dead_at=self.now,
+            ),
+        )
 
     def _row(self, topic: str, event: events.Outcome | events.DeadLetter | events.DeferredIntent) -> Row:
-        name = self._prefix + topic
-        return Row(name, records.key(event), self._codec.encode(event, name), records.headers(event))
+        name = self.prefix + topic
+        return Row(name, records.key(event), self.codec.encode(event, name), records.headers(event))
+
+
+def word_of(result: Result) -> OutcomeWord:
+    """Return the word of an intent's worst key; `absent` for a prefix under which nothing was."""
+    return next((word for word in _WORST_FIRST if result.counts[word]), OutcomeWord.ABSENT)
+
+
+def key_count(action: events.Action) -> int:
+    """Return how many keys an action names."""
+    return sum(map(len, action.phases)) if isinstance(action, events.DeleteObjects) else 0
 
 
 def _instant(record: Record) -> datetime:
@@ -126,8 +236,3 @@ def _instant(record: Record) -> datetime:
 
 def _bucket(action: events.Action) -> str | None:
     return None if isinstance(action, events.AdvanceHorizon) else action.bucket
-
-
-def key_count(action: events.Action) -> int:
-    """Return how many keys an action names."""
-    return sum(map(len, action.phases)) if isinstance(action, events.DeleteObjects) else 0

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from sexton.issuer.client import IssuerClient, Subject
 from sexton.schemas import events, records
@@ -27,32 +28,57 @@ from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.schemas.windows import Window
 from sexton.storage import StoreSettings, open_deleter
+from sexton.streaming_jobs.budget import NoBudget, open_budget
 from sexton.streaming_jobs.reaper.counts import Counts
-from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, decode
-from sexton.streaming_jobs.reaper.execute import DryDeleter, Execution, Executor
-from sexton.streaming_jobs.reaper.judge import NotYet, judge, parse_allow, subjects
-from sexton.streaming_jobs.reaper.settle import WORDS, Row, Settler, key_count
+from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, decode, decode_deferred
+from sexton.streaming_jobs.reaper.dry_store import DryStore
+from sexton.streaming_jobs.reaper.execute import Executor, Limits
+from sexton.streaming_jobs.reaper.execution import Execution, conditions_of
+from sexton.streaming_jobs.reaper.judge import NotYet, Rules, judge, parse_allow, probes_under, subjects
+from sexton.streaming_jobs.reaper.prefixes import PrefixProgress
+from sexton.streaming_jobs.reaper.settle import UNTRIED, Row, Settler, key_count, word_of
 
 __all__ = ["ROW_SCHEMA", "ROW_SPARK_SCHEMA", "TaskPlan", "make_task"]
 
 SUBJECTS_PER_CALL = 10_000
+DEFERRED = "deferred"
 _ROWS_PER_BATCH = 2_000
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ROW_SCHEMA = pa.schema(
-    [("topic", pa.string()), ("key", pa.binary()), ("value", pa.binary()), ("headers", _HEADERS)]
+    [
+        ("topic", pa.string()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", _HEADERS),
+        ("partition", pa.int32()),
+    ]
 )
-ROW_SPARK_SCHEMA = "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>"
+ROW_SPARK_SCHEMA = (
+    "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, partition int"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """What the driver gives each task of a micro-batch: settings, and the barrier as of which it judges."""
+    """What the driver gives each task of a micro-batch: settings, and the barrier as of which it judges.
+
+    `topic` is what is read, `intents` or `deferred`, without the prefix. Records below `sent_below` (by
+    partition) may have been worked on before; intents at `said_changed` have a receipt that says `changed`,
+    None when the receipts were not looked through. `held` names buckets that were closed lately, and why.
+    """
 
     settings: Settings
     topic_id: str
     log_offset: int
     ends: tuple[int, ...]
     dry_run: bool = False
+    topic: str = records.INTENTS
+    deferred_topic_id: str = ""
+    delays: tuple[float, ...] = (0.0,)
+    tasks: int = 1
+    sent_below: Mapping[int, int] = field(default_factory=dict)
+    said_changed: frozenset[tuple[int, int]] | None = frozenset()
+    held: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -73,7 +99,9 @@ class _Work:
     issuer: IssuerClient
     executor: Executor
     settler: Settler
+    rules: Rules
     now: datetime
+    retried: bool = False
     windows: dict[Subject, Window | None] = field(default_factory=dict)
     asked: set[Subject] = field(default_factory=set)
     unasked: set[Subject] = field(default_factory=set)
@@ -156,6 +184,7 @@ def _open(plan: TaskPlan) -> _Work:
     settings = plan.settings
     now = datetime.now(UTC)
     codec = _codec(settings)
+    context = TaskContext.get()
     return _Work(
         plan=plan,
         codec=codec,
@@ -165,10 +194,30 @@ def _open(plan: TaskPlan) -> _Work:
             settings.issuer_token.get_secret_value() if settings.issuer_token else None,
             settings.issuer_ca,
         ),
-        executor=Executor(DryDeleter() if plan.dry_run else open_deleter(StoreSettings.of(settings))),
-        settler=Settler(codec, settings.topic_prefix, plan.topic_id, now),
+        executor=_executor(plan),
+        settler=Settler(
+            codec, settings.topic_prefix, plan.topic_id, plan.deferred_topic_id, plan.delays, now
+        ),
+        rules=Rules(parse_allow(settings.allow), settings.reaper_allow_bypass, settings.reaper_prefix_depth),
         now=now,
+        # A task that Spark runs once more may have sent everything before.
+        retried=context is not None and context.attemptNumber() > 0,
     )
+
+
+def _executor(plan: TaskPlan) -> Executor:
+    settings = plan.settings
+    limits = Limits(
+        in_flight=settings.reaper_requests_in_flight,
+        patience_s=settings.reaper_patience_s,
+        prefix_objects=settings.reaper_prefix_slice,
+        allow_bypass=settings.reaper_allow_bypass,
+    )
+    if plan.dry_run:
+        return Executor(DryStore(), NoBudget(), limits, dry=True)
+    store = open_deleter(StoreSettings.of(settings))
+    under = probes_under(parse_allow(settings.allow))
+    return Executor(store, open_budget(settings, tasks=plan.tasks), limits, plan.held, under)
 
 
 def _records(batch: pa.RecordBatch) -> Iterable[Record]:
@@ -190,12 +239,17 @@ def _work_off(work: _Work, batch: Iterable[Record]) -> None:
     known: list[Decoded] = []
     with work.counts.stage("judge"):
         for d in decoded:
-            new = [s for s in subjects(d.intent, d.record.partition) if s not in work.asked]
+            new = [s for s in subjects(d.intent, partition_of(d)) if s not in work.asked]
             work.unasked.update(new)
             (work.waiting if new else known).append(d)
     _judge_and_execute(work, known)
     if len(work.unasked) >= SUBJECTS_PER_CALL:
         _judge_waiting(work)
+
+
+def partition_of(decoded: Decoded) -> int:
+    """Return the intents partition in which an intent first stood."""
+    return decoded.waited.first.partition if decoded.waited else decoded.record.partition
 
 
 def _check_topic(work: _Work) -> None:
@@ -222,30 +276,59 @@ def _judge_and_execute(work: _Work, decoded: list[Decoded]) -> None:
         passed = _judge(work, decoded)
     with work.counts.stage("execute"):
         for settling in passed:
-            action = settling.decoded.intent.action
-            assert isinstance(action, events.DeleteObjects)  # nothing else is judged `pass`
-            settling.execution = work.executor.add(action)
+            settling.execution = _execution(work, settling.decoded)
+            work.executor.add(settling.execution)
+
+
+def _execution(work: _Work, decoded: Decoded) -> Execution:
+    intent, waited, plan = decoded.intent, decoded.waited, work.plan
+    assert not isinstance(intent.action, events.AdvanceHorizon)  # nothing of it is judged `pass`
+    execution = Execution(intent.action)
+    if len(intent.guards) > 1 or isinstance(intent.guards[0], events.UnchangedGuard):
+        execution.conditions = conditions_of(intent)
+    record = decoded.record
+    if work.retried or record.offset < plan.sent_below.get(record.partition, 0):
+        execution.sent_before = True
+        first = work.settler.position(decoded)
+        place = (first.partition, first.offset)
+        execution.was_changed = None if plan.said_changed is None else place in plan.said_changed
+    if waited is not None:
+        execution.sent_before = execution.sent_before or waited.effect_unknown
+        execution.progress = PrefixProgress(waited.gone, waited.after)
+        limit = timedelta(seconds=plan.settings.reaper_age_limit_s)
+        execution.overdue = waited.waiting_since is not None and work.now - waited.waiting_since > limit
+    return execution
 
 
 def _decode(work: _Work, batch: Iterable[Record]) -> list[Decoded]:
     found: list[Decoded] = []
-    counts, ends = work.counts, work.plan.ends
+    counts, intents = work.counts, work.plan.topic == records.INTENTS
+    decode_one = decode if intents else decode_deferred
     for record in batch:
-        if record.partition >= len(ends) or record.offset >= ends[record.partition]:
-            raise EnvironmentFault(
-                "the micro-batch does not lie below its barrier: "
-                f"partition={record.partition} offset={record.offset}"
-            )
+        if intents:
+            _check_below(work.plan, record.partition, record.offset)
         counts.saw(record.partition, record.offset, record.written_at_us)
-        result = decode(work.codec, record)
+        result = decode_one(work.codec, record)
         if isinstance(result, Decoded):
             found.append(result)
+            if result.waited is not None:
+                counts.came_back()
+                first = result.waited.first
+                if first.topic_id == work.plan.topic_id:
+                    _check_below(work.plan, first.partition, first.offset)
         elif isinstance(result, Rejected):
             counts.add("dead-lettered")
-            work.rows.append(work.settler.dead_letter(result))
+            work.rows.append(work.settler.rejected(result))
         else:
             counts.add("skipped")
     return found
+
+
+def _check_below(plan: TaskPlan, partition: int, offset: int) -> None:
+    if partition >= len(plan.ends) or offset >= plan.ends[partition]:
+        raise EnvironmentFault(
+            f"the micro-batch does not lie below its barrier: partition={partition} offset={offset}"
+        )
 
 
 def _ask(work: _Work) -> None:
@@ -265,19 +348,19 @@ def _ask(work: _Work) -> None:
 
 def _judge(work: _Work, decoded: list[Decoded]) -> list[_Settling]:
     passed: list[_Settling] = []
-    allow = parse_allow(work.plan.settings.allow)
     for d in decoded:
         judgement = judge(
             d.intent,
-            work.settler.position(d.record),
+            work.settler.position(d),
             work.windows,
+            topic_id=work.plan.topic_id,
             log_offset=work.plan.log_offset,
             now=work.now,
-            allow=allow,
+            rules=work.rules,
         )
         if isinstance(judgement, NotYet):
-            work.counts.add("deferred")
-            work.rows.append(work.settler.deferred(d.record, d.intent, judgement))
+            work.counts.add(DEFERRED)
+            work.rows.append(work.settler.waits(d, judgement))
             continue
         settling = _Settling(d, judgement)
         work.settling.append(settling)
@@ -287,17 +370,37 @@ def _judge(work: _Work, decoded: list[Decoded]) -> list[_Settling]:
 
 
 def _settle(work: _Work) -> list[Row]:
-    ids = work.executor.request_ids
     for settling in work.settling:
-        numbers = settling.execution.requests if settling.execution else ()
-        d = settling.decoded
-        work.rows.append(
-            work.settler.outcome(d.record, d.intent, settling.verdict, [ids[n] for n in numbers if ids[n]])
-        )
-        work.counts.add(WORDS[settling.verdict.result].value, key_count(d.intent.action))
-    work.counts.requests = work.executor.requests
-    work.counts.keys_sent = work.executor.keys_sent
+        _settle_one(work, settling.decoded, settling.verdict, settling.execution)
+    counts, executor = work.counts, work.executor
+    counts.requests, counts.keys_sent, counts.keys_retried = (
+        executor.requests, executor.keys_sent, executor.retried,
+    )  # fmt: skip
+    counts.troubled.update(executor.troubled())
+    counts.healthy |= executor.healthy()
     return work.rows
+
+
+def _settle_one(work: _Work, decoded: Decoded, verdict: events.Verdict, execution: Execution | None) -> None:
+    settler, counts = work.settler, work.counts
+    result = None if execution is None else work.executor.result(execution)
+    if result is not None:
+        if execution is not None and execution.step is not None and execution.step.state == "more":
+            counts.add(DEFERRED)
+            work.rows.append(settler.goes_on(decoded, execution.step.progress))
+            return
+        if result.held is not None:
+            counts.add(DEFERRED, key_count(decoded.intent.action))
+            work.rows.append(settler.held(decoded, result))
+            return
+        dead = settler.dead_letter(decoded, result)
+        if dead is not None:
+            work.rows.append(dead)
+        counts.settled(word_of(result).value, {word.value: n for word, n in result.counts.items()})
+    else:
+        word = UNTRIED[verdict.result].value
+        counts.settled(word, {word: key_count(decoded.intent.action)})
+    work.rows.append(settler.outcome(decoded, verdict, result))
 
 
 def _to_arrow(rows: list[Row]) -> pa.RecordBatch:
@@ -308,6 +411,7 @@ def _to_arrow(rows: list[Row]) -> pa.RecordBatch:
             pa.array([row.key for row in rows], pa.binary()),
             pa.array([row.value for row in rows], pa.binary()),
             pa.array(headers, _HEADERS),
+            pa.array([row.partition for row in rows], pa.int32()),
         ],
         schema=ROW_SCHEMA,
     )

@@ -1,0 +1,34 @@
+"""The store of a dry run: it sends nothing and says that all went well; its rows are shown, never written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import NoReturn
+
+from sexton.storage import Abilities, BatchResult, Delete
+
+__all__ = ["DryStore"]
+
+
+class DryStore:
+    """A store that nobody reaches."""
+
+    @property
+    def calls(self) -> NoReturn:
+        """Never asked for: a dry run looks at no object."""
+        raise NotImplementedError("a dry run does not reach the store")
+
+    def delete_all(
+        self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
+    ) -> Future[BatchResult]:
+        """Return an answer at once."""
+        answer: Future[BatchResult] = Future()
+        answer.set_result(BatchResult(bucket, len(items), request_ids=("dry-run",)))
+        return answer
+
+    def probe(self, bucket: str, under: str = "") -> Abilities:
+        """Return that nothing is known of the bucket."""
+        return Abilities(bucket, why_unknown=("dry run",))
+
+    abilities = probe

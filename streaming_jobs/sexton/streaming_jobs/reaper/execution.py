@@ -1,0 +1,226 @@
+"""One intent's way through the execute stage: which items it asks for, and what became of them in the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sexton.schemas import events
+from sexton.schemas.events import DeleteMode, OutcomeWord
+from sexton.storage import Delete
+from sexton.streaming_jobs.reaper.fates import Fate
+from sexton.streaming_jobs.reaper.lanes import EraseAll, Item, Lane
+from sexton.streaming_jobs.reaper.prefixes import PrefixProgress, PrefixStep
+
+__all__ = ["Execution", "Refusal", "Result", "conditions_of", "items_of"]
+
+_GONE = (OutcomeWord.DELETED, OutcomeWord.ABSENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a key may not be sent as it stands: nothing would check its condition."""
+
+    key: str
+    fate: Fate
+
+
+@dataclass(slots=True)
+class Execution:
+    """An intent that passed; `phases` are the items queued so far, `requests` the numbers that carried them.
+
+    `sent_before`: an earlier attempt may have sent its keys. `was_changed`: an earlier receipt says so, None
+    when nobody knows. `overdue`: past the age limit, so that what its bucket holds is decided now.
+    `held` is set when its bucket was closed before anything was queued.
+    """
+
+    action: events.DeleteObjects | events.DeletePrefix
+    conditions: Mapping[str, events.KeyCondition] = field(default_factory=dict)
+    sent_before: bool = False
+    was_changed: bool | None = False
+    overdue: bool = False
+    progress: PrefixProgress = field(default_factory=PrefixProgress)
+    phases: list[Sequence[Item]] = field(default_factory=list)
+    requests: list[int] = field(default_factory=list)
+    lane: Lane | None = None
+    held: Fate | None = None
+    refused: list[Refusal] = field(default_factory=list)
+    blocked: Fate | None = None
+    step: PrefixStep | None = None
+
+    def fates(self) -> Iterator[tuple[Item, Fate | None]]:
+        """Yield each item that was queued with its fate, None for plainly gone."""
+        assert self.lane is not None
+        found = self.lane.fates
+        for phase in self.phases:
+            for item in phase:
+                yield item, found.get(item)
+
+    def blocking(self) -> Fate | None:
+        """Return the fate of a queued key that is not gone, so that no later phase may start."""
+        if self.held is not None:
+            return self.held
+        if self.refused:
+            return self.refused[0].fate
+        assert self.lane is not None
+        if not self.lane.fates:
+            return None
+        return next((fate for _, fate in self.fates() if fate is not None and fate.word not in _GONE), None)
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of an intent: keys by word, those that are not of the most common word by name.
+
+    With `held` it has no word yet: it waits, and `unknown` tells whether some of its keys may be gone.
+    """
+
+    counts: Counter[OutcomeWord] = field(default_factory=Counter)
+    named: list[tuple[str, Fate]] = field(default_factory=list)
+    effects: Counter[str] = field(default_factory=Counter)
+    request_ids: list[str] = field(default_factory=list)
+    held: Fate | None = None
+    unknown: bool = False
+
+
+def conditions_of(intent: events.DeletionIntent) -> dict[str, events.KeyCondition]:
+    """Return the conditions of an intent's `unchanged` guards by key."""
+    return {
+        condition.key: condition
+        for guard in intent.guards
+        if isinstance(guard, events.UnchangedGuard)
+        for condition in guard.conditions
+    }
+
+
+def items_of(execution: Execution, keys: Sequence[str], lane: Lane) -> Sequence[Item]:
+    """Return what is sent for these keys; those that may not be sent are noted as refused.
+
+    A guard that the store cannot check in the delete itself has not passed.
+    """
+    action, conditions = execution.action, execution.conditions
+    assert isinstance(action, events.DeleteObjects)
+    if not conditions and (action.mode is DeleteMode.HIDE or not lane.marks):
+        return keys
+    items: list[Item] = []
+    for key in keys:
+        item = _item(key, conditions.get(key), action.mode, marks=lane.marks)
+        if isinstance(item, Fate):
+            execution.refused.append(Refusal(key, item))
+        else:
+            items.append(item)
+    return items
+
+
+def _item(key: str, condition: events.KeyCondition | None, mode: DeleteMode, *, marks: bool) -> Item | Fate:
+    etag, version = (condition.etag, condition.version_id) if condition else (None, None)
+    if not marks:
+        return key if condition is None else Delete(key, etag, version)
+    match mode:
+        case DeleteMode.ERASE_VERSION:
+            return (
+                _refuse("a version id is needed to erase one") if not version else Delete(key, etag, version)
+            )
+        case DeleteMode.ERASE_ALL_VERSIONS:
+            if condition is not None:
+                return _refuse("no store checks a condition while all versions are erased")
+            return EraseAll(key)
+        case _ if condition is None:
+            return key
+        case _ if etag is None:
+            return _refuse("no store checks a version id when it hides; give the ETag, or erase the version")
+        case _:
+            return Delete(key, etag)
+
+
+def _refuse(why: str) -> Fate:
+    return Fate(OutcomeWord.REFUSED, "ConditionNotChecked", why)
+
+
+def key_of(item: Item) -> str:
+    """Return an item's key."""
+    return item if isinstance(item, str) else item.key
+
+
+def result_of(execution: Execution, request_ids: Sequence[str]) -> Result:
+    """Return what became of an execution that has come to rest; `request_ids` are the task's, by number."""
+    result = Result(request_ids=[name for n in execution.requests if (name := request_ids[n])])
+    if isinstance(execution.action, events.DeletePrefix):
+        return _of_prefix(execution, result)
+    if execution.held is not None:
+        result.held, result.unknown = execution.held, execution.sent_before or execution.held.unknown
+        return result
+    lane = execution.lane
+    assert lane is not None
+    queued = sum(map(len, execution.phases))
+    if lane.fates:
+        _add_fates(execution, lane, result)
+    else:
+        result.counts[OutcomeWord.DELETED] = queued
+        if queued:
+            result.effects[lane.effect(execution.phases[0][0])] = queued
+    for refusal in execution.refused:
+        _name(result, refusal.key, refusal.fate)
+    _add_unqueued(execution, result)
+    return result
+
+
+def _add_fates(execution: Execution, lane: Lane, result: Result) -> None:
+    for item, fate in execution.fates():
+        if fate is None:
+            result.counts[OutcomeWord.DELETED] += 1
+            result.effects[lane.effect(item)] += 1
+            continue
+        result.unknown = result.unknown or fate.unknown or item in lane.sent_before
+        if fate.word is None:
+            result.held = fate
+            continue
+        if fate.request_id and fate.request_id not in result.request_ids:
+            result.request_ids.append(fate.request_id)
+        _name(result, key_of(item), fate)
+        if fate.word is OutcomeWord.DELETED:
+            result.effects[fate.effect or lane.effect(item)] += 1
+        elif fate.word is OutcomeWord.ABSENT:
+            result.effects["absent"] += 1
+
+
+def _add_unqueued(execution: Execution, result: Result) -> None:
+    """Give the keys of phases that never started the word of what stood in their way."""
+    action = execution.action
+    assert isinstance(action, events.DeleteObjects)
+    if execution.blocked is None:
+        return
+    dead = execution.blocked.word is OutcomeWord.DEAD_LETTERED
+    word = OutcomeWord.DEAD_LETTERED if dead else OutcomeWord.REFUSED
+    why = Fate(word, "earlier-phase", f"a key of an earlier phase is not gone: {execution.blocked.detail}")
+    for phase in action.phases[len(execution.phases) :]:
+        for key in phase:
+            _name(result, key, why)
+
+
+def _of_prefix(execution: Execution, result: Result) -> Result:
+    step = execution.step
+    if step is None:
+        assert execution.held is not None
+        result.held, result.unknown = execution.held, execution.sent_before
+        return result
+    for name, number in step.effects.items():
+        result.effects[name] += number
+    result.request_ids = list(step.request_ids)
+    for key, state in step.failed:
+        locked = state.retain_until is not None or state.legal_hold or state.kind.value == "refused"
+        word = OutcomeWord.REFUSED if locked else OutcomeWord.DEAD_LETTERED
+        _name(result, key, Fate(word, state.code, str(state)))
+    unnamed = step.failed_count - len(step.failed)
+    result.counts[OutcomeWord.DEAD_LETTERED] += unnamed
+    result.counts[OutcomeWord.DELETED] += step.progress.gone
+    if step.fault is not None:
+        result.held = Fate(None, step.fault.code, str(step.fault), unknown=step.progress.gone > 0)
+    return result
+
+
+def _name(result: Result, key: str, fate: Fate) -> None:
+    assert fate.word is not None
+    result.counts[fate.word] += 1
+    result.named.append((key, fate))

@@ -1,0 +1,131 @@
+"""What is done about each state that the store's reply gave a key: a pure rule, one step per state.
+
+The four classes of errors (architecture, section 6) end here: a key is sent again, looked at, given up with a
+word, or held with its bucket; what is wrong with everything stops the micro-batch. A word of no effect
+(`changed`, `dead-lettered`) about a key that may have been sent before is only written after the object was
+seen: a key that is gone is `absent`, whatever the store answered last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sexton.schemas.events import OutcomeWord
+from sexton.storage import KeyState, Kind
+from sexton.storage.states import THROTTLING
+
+__all__ = [
+    "MOST_TRIES",
+    "SLOW_BUCKET",
+    "Fate",
+    "Seen",
+    "Step",
+    "after_look",
+    "is_denied",
+    "is_throttled",
+    "step_of",
+]
+
+MOST_TRIES = 6
+"""How often a key is sent in one task before its intent waits: the next try comes seconds later."""
+
+
+class Step(StrEnum):
+    """What is done next about one key."""
+
+    DONE = "done"
+    AGAIN = "send again"
+    LOOK = "look"
+    DENIED = "denied"
+    BUCKET = "hold the bucket"
+    ENVIRONMENT = "hold the micro-batch"
+
+
+class Seen(StrEnum):
+    """What a look at an object showed; unknown is never a yes."""
+
+    THERE = "there"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of one key; without a word the key is held and its intent waits.
+
+    `reason` is the store's code or ours, `effect` how the object went (hidden, erased, deleted),
+    `request_id` of the reply that says so. `unknown`: it may have gone without a word.
+    """
+
+    word: OutcomeWord | None
+    reason: str = ""
+    detail: str = ""
+    effect: str = ""
+    request_id: str = ""
+    unknown: bool = False
+
+
+SLOW_BUCKET = "slow-bucket"
+"""The reason of what waits because its bucket, which works, used up its slice of time."""
+_DENIED = frozenset(["AccessDenied", "403", "AllAccessDisabled"])
+
+
+def is_throttled(state: KeyState) -> bool:
+    """Tell whether the store asked for fewer requests."""
+    return state.code in THROTTLING or state.status in (429, 503)
+
+
+def is_denied(state: KeyState) -> bool:
+    """Tell whether a policy, not a lock, denied this key."""
+    return state.code in _DENIED and state.retain_until is None and not state.legal_hold
+
+
+def step_of(state: KeyState, *, sent_before: bool, repeat_marks: bool, tries: int) -> tuple[Step, Fate]:
+    """Return what to do about a key with this state, and its fate so far.
+
+    `sent_before`: an earlier attempt may have deleted it. `repeat_marks`: sending it twice leaves a trace (a
+    second delete marker), so it is looked at before any repeat. `tries` counts how often this task sent it.
+    """
+    unknown = state.effect_unknown
+    fate = Fate(None, state.code, str(state), unknown=unknown)
+    match state.kind:
+        case Kind.GONE:
+            return Step.DONE, Fate(OutcomeWord.DELETED)
+        case Kind.ABSENT:
+            return Step.DONE, Fate(OutcomeWord.ABSENT, state.code)
+        case Kind.CHANGED:
+            return Step.LOOK, Fate(OutcomeWord.CHANGED, state.code, str(state))
+        case Kind.REFUSED:
+            return Step.DONE, Fate(OutcomeWord.REFUSED, state.code, str(state))
+        case Kind.FINAL if state.retain_until is not None or state.legal_hold:
+            return Step.DONE, Fate(OutcomeWord.REFUSED, "locked", str(state))
+        case Kind.FINAL if is_denied(state):
+            return Step.DENIED, Fate(OutcomeWord.DEAD_LETTERED, state.code, str(state))
+        case Kind.FINAL:
+            dead = Fate(OutcomeWord.DEAD_LETTERED, state.code, str(state))
+            return (Step.LOOK if sent_before else Step.DONE), dead
+        case Kind.ENVIRONMENT:
+            return Step.ENVIRONMENT, fate
+        case Kind.BUCKET if not is_throttled(state):
+            return Step.BUCKET, fate
+        case Kind.TRANSIENT | Kind.UNKNOWN | Kind.UNACCOUNTED if tries >= MOST_TRIES:
+            return Step.DONE, fate  # held: without a word
+    return (Step.LOOK if unknown and repeat_marks else Step.AGAIN), fate
+
+
+def after_look(fate: Fate, seen: Seen, *, sent_before: bool, was_changed: bool | None) -> tuple[Step, Fate]:
+    """Return what a look decides about a key whose fate hung on it.
+
+    `was_changed`: an earlier receipt says so (None: nobody knows). Where another object stands under the key
+    and an earlier attempt may have deleted the one that was meant, that one is gone: `absent`.
+    """
+    if seen is Seen.UNKNOWN:
+        return Step.DONE, Fate(None, fate.reason, f"{fate.detail}; it could not be looked at", unknown=True)
+    if seen is Seen.ABSENT:
+        return Step.DONE, Fate(OutcomeWord.ABSENT, fate.reason)
+    if fate.word is None:
+        return Step.AGAIN, fate
+    if fate.word is OutcomeWord.CHANGED and sent_before and was_changed is False:
+        return Step.DONE, Fate(OutcomeWord.ABSENT, fate.reason, "another object stands under the key")
+    return Step.DONE, fate

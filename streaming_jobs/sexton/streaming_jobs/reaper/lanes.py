@@ -1,0 +1,255 @@
+"""The state of one bucket within a task: what waits, what is out, what became of the keys that met trouble.
+
+Buckets never wait for each other: each has its own queue, pace and patience. A lane that is closed sends
+nothing more; its unsent keys are held, and their intents wait for the bucket.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sexton.storage import MAX_KEYS, Abilities, Delete, Versioning
+from sexton.streaming_jobs.reaper.fates import Fate
+
+if TYPE_CHECKING:
+    from sexton.streaming_jobs.reaper.execution import Execution
+
+__all__ = ["Batch", "EraseAll", "Item", "Lane", "Pace"]
+
+_FIRST_IN_FLIGHT = 2  # a bucket that hangs holds so many connections, until its first clean reply
+_SHORTEST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class EraseAll:
+    """One key of which all versions are to go."""
+
+    key: str
+
+
+Item = str | Delete | EraseAll
+"""One element of work: a plain key, a key with a condition or version, or all versions of a key."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """One request: up to 1,000 items of a bucket, for the intents of `users`; `again` when sent before."""
+
+    items: Sequence[str | Delete]
+    users: Sequence[Execution] = ()
+    due: float = 0.0
+    again: bool = False
+
+
+@dataclass(slots=True)
+class Users:
+    """Whose keys stand in a queue, in its order: each with the count of all keys up to its last one."""
+
+    queued: int = 0
+    taken: int = 0
+    ends: deque[tuple[int, Execution]] = field(default_factory=deque)
+
+    def add(self, execution: Execution, keys: int) -> None:
+        """Note that an execution's next keys were queued."""
+        if keys:
+            self.queued += keys
+            self.ends.append((self.queued, execution))
+
+    def take(self, keys: int) -> list[Execution]:
+        """Return whose keys the next ones are; the last one may have keys left for the next request."""
+        self.taken += keys
+        found: list[Execution] = []
+        while self.ends:
+            end, execution = self.ends[0]
+            found.append(execution)
+            if end <= self.taken:
+                self.ends.popleft()
+            if end >= self.taken:
+                break
+        return found
+
+
+@dataclass(slots=True)
+class Pace:
+    """How hard a bucket is worked by this task, and since when it has answered nothing but trouble.
+
+    Times are seconds of the executor's clock. The limit of requests in flight doubles with each clean reply:
+    a store that hangs is met with few connections, so that the others have theirs.
+    """
+
+    limit: int = _FIRST_IN_FLIGHT
+    not_before: float = 0.0
+    bad_since: float | None = None
+    streak: int = 0
+
+    def good(self, most: int) -> None:
+        """Note a reply in which some key was done."""
+        self.limit = min(max(self.limit, 1) * 2, most)
+        self.bad_since, self.streak = None, 0
+
+    def bad(self, now: float, retry_after_s: float | None, jitter: float) -> None:
+        """Note a reply in which no key was done; `jitter` is between 0 and 1."""
+        self.bad_since = now if self.bad_since is None else self.bad_since
+        self.limit = 1
+        wait_s = min(_SHORTEST_WAIT_S * 2.0**self.streak, _LONGEST_WAIT_S) * (0.5 + jitter / 2)
+        self.not_before = max(self.not_before, now + max(wait_s, retry_after_s or 0.0))
+        self.streak += 1
+
+
+@dataclass(slots=True)
+class Lane:
+    """One bucket's work; `fates` names the keys that are not plainly gone, and those that met trouble first.
+
+    `abilities` is None until the bucket was probed; `unprobed` are the executions that wait for it.
+    """
+
+    bucket: str
+    bypass: bool
+    abilities: Abilities | None = None
+    seen: set[Item] = field(default_factory=set)
+    waiting: list[str] = field(default_factory=list)
+    bound: list[Delete] = field(default_factory=list)
+    erasing: list[EraseAll] = field(default_factory=list)
+    again: list[Batch] = field(default_factory=list)
+    to_look: dict[str | Delete, Fate] = field(default_factory=dict)
+    denied: dict[str | Delete, Fate] = field(default_factory=dict)
+    fates: dict[Item, Fate] = field(default_factory=dict)
+    tries: dict[Item, int] = field(default_factory=dict)
+    sent_before: set[Item] = field(default_factory=set)
+    was_changed: dict[Item, bool | None] = field(default_factory=dict)
+    users: Users = field(default_factory=Users)
+    bound_users: Users = field(default_factory=Users)
+    unprobed: list[Execution] = field(default_factory=list)
+    pace: Pace = field(default_factory=Pace)
+    out: int = 0
+    jobs: int = 0
+    done: int = 0
+    closed: Fate | None = None
+    probe_due: float | None = None
+
+    @property
+    def marks(self) -> bool:
+        """Tell whether a plain delete leaves a delete marker, or may: then no repeat goes unlooked."""
+        return self.abilities is None or self.abilities.versioning is not Versioning.OFF
+
+    def effect(self, item: Item) -> str:
+        """Return how the item's object goes: hidden by a marker, erased for good, or plainly deleted."""
+        if not self.marks:
+            return "deleted"
+        erased = isinstance(item, EraseAll) or (isinstance(item, Delete) and item.version_id is not None)
+        return "erased" if erased else "hidden"
+
+    @property
+    def idle(self) -> bool:
+        """Tell whether nothing is queued or under way."""
+        return not (
+            self.has_unsent
+            or self.to_look
+            or self.erasing
+            or self.unprobed
+            or self.out
+            or self.jobs
+            or self.probe_due is not None
+        )
+
+    @property
+    def has_unsent(self) -> bool:
+        """Tell whether there is something to send as soon as pace allows."""
+        return bool(self.again or self.waiting or self.bound)
+
+    def unseen(self, keys: Sequence[str]) -> Sequence[str]:
+        """Return those plain keys that nobody has queued yet, each once, and count them as seen."""
+        before = len(self.seen)
+        if self.seen.isdisjoint(keys):
+            self.seen.update(keys)
+            if len(self.seen) - before == len(keys):
+                return keys
+            return list(dict.fromkeys(keys))
+        new = [key for key in dict.fromkeys(keys) if key not in self.seen]
+        self.seen.update(new)
+        return new
+
+    def unseen_items(self, items: Sequence[Item]) -> Sequence[Item]:
+        """Return those items that nobody has queued yet, each once, and count them as seen."""
+        new = [item for item in dict.fromkeys(items) if item not in self.seen]
+        self.seen.update(new)
+        return new
+
+    def queue(self, execution: Execution, items: Iterable[Item]) -> None:
+        """Put an execution's items where they are sent from, each by its kind."""
+        plain, bound = len(self.waiting), len(self.bound)
+        for item in items:
+            match item:
+                case str():
+                    self.waiting.append(item)
+                case Delete():
+                    self.bound.append(item)
+                case EraseAll():
+                    self.erasing.append(item)
+        self.users.add(execution, len(self.waiting) - plain)
+        self.bound_users.add(execution, len(self.bound) - bound)
+
+    def due(self, now: float) -> float:
+        """Return when the next request may be sent, at the earliest."""
+        if self.waiting or self.bound:
+            return max(self.pace.not_before, now)
+        return max(self.pace.not_before, min((batch.due for batch in self.again), default=now))
+
+    def next_size(self, now: float, *, flush: bool) -> int:
+        """Return how many items the next request would carry, 0 while there is none to send."""
+        for batch in self.again:
+            if batch.due <= now:
+                return len(batch.items)
+        for queue in (self.waiting, self.bound):
+            if len(queue) >= MAX_KEYS or (flush and queue):
+                return min(len(queue), MAX_KEYS)
+        return 0
+
+    def next_batch(self, now: float, *, flush: bool) -> Batch:
+        """Take the next request's items: exactly those that met trouble, else what fills a request."""
+        for index, batch in enumerate(self.again):
+            if batch.due <= now:
+                return self.again.pop(index)
+        if len(self.waiting) >= MAX_KEYS or (flush and self.waiting):
+            keys, self.waiting = self.waiting[:MAX_KEYS], self.waiting[MAX_KEYS:]
+            return Batch(keys, self.users.take(len(keys)))
+        items = self._next_bound()
+        return Batch(items, self.bound_users.take(len(items)))
+
+    def _next_bound(self) -> list[str | Delete]:
+        """Take up to 1,000 items with a condition or version, no key and version twice."""
+        taken: list[str | Delete] = []
+        left: list[Delete] = []
+        names: set[tuple[str, str | None]] = set()
+        for item in self.bound:
+            name = (item.key, item.version_id)
+            if len(taken) < MAX_KEYS and name not in names:
+                names.add(name)
+                taken.append(item)
+            else:
+                left.append(item)
+        self.bound = left
+        return taken
+
+    def sweep(self) -> None:
+        """Hold what came back after the lane was closed."""
+        if self.closed is not None:
+            self.close(self.closed)
+
+    def close(self, why: Fate) -> None:
+        """Send nothing more; what is unsent is held for the given reason."""
+        self.closed = why
+        held: list[Item] = [*self.waiting, *self.bound, *self.erasing, *self.to_look]
+        held += [item for batch in self.again for item in batch.items]
+        self.waiting, self.bound, self.erasing, self.again = [], [], [], []
+        for item in held:
+            unknown = item in self.sent_before or self.fates.get(item, why).unknown
+            self.fates[item] = Fate(None, why.reason, why.detail, unknown=unknown)
+        self.to_look, self.probe_due = {}, None
+        for execution in self.unprobed:
+            execution.held = why
+        self.unprobed = []

@@ -1,0 +1,160 @@
+"""One micro-batch, of first records or of waiting ones. The order of its steps is what makes it safe:
+
+1. The offset range is fixed (Spark writes it to the checkpoint; the waiting room starts where it is done).
+2. The issuer makes a barrier: end offsets at or above that range, then an event in the log.
+3. Tasks decode, and judge as of that barrier.
+4. Tasks delete; every key has its answer.
+5. Outcomes, dead letters and deferred copies are written and acknowledged by Kafka.
+6. The offsets are committed.
+
+A crash anywhere replays from step 2 with the same range. The barrier is then a later one, and the verdicts
+are the same: windows that cover an offset below an earlier barrier never shrink below it. Without step 2 a
+successor could be issued unseen between the judge's read and the delete. With 5 after 6 receipts would be
+lost.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark import AccumulatorParam
+from pyspark.sql import DataFrame, SparkSession
+
+from sexton.issuer.client import BarrierAnswer, IssuerClient
+from sexton.schemas import records
+from sexton.schemas.errors import EnvironmentFault
+from sexton.schemas.events import PartitionOffsets
+from sexton.schemas.settings import Settings
+from sexton.streaming_jobs.reaper.checkpoint import Binding
+from sexton.streaming_jobs.reaper.counts import Counts
+from sexton.streaming_jobs.reaper.faults import fault_of
+from sexton.streaming_jobs.reaper.held import HeldBuckets
+from sexton.streaming_jobs.reaper.lock import CheckpointLock
+from sexton.streaming_jobs.reaper.progress import BARRIERS, Progress
+from sexton.streaming_jobs.reaper.stop import StopFlag
+from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, TaskPlan, make_task
+from sexton.streaming_jobs.reaper.waiting_room import WaitingRoom
+from sexton.streaming_jobs.spark import kafka_options
+
+__all__ = ["MicroBatches"]
+
+_FIRST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 15.0
+_ONCE_HOLD_S = 60.0  # `--once` gives up after this, so that a scheduler sees that nothing advanced
+_EVERYTHING = 2**63 - 1
+
+
+class _CountsParam(AccumulatorParam[Counts]):
+    def zero(self, value: Counts) -> Counts:
+        return Counts()
+
+    def addInPlace(self, value1: Counts, value2: Counts) -> Counts:  # noqa: N802  # Spark's name
+        return value1 + value2
+
+
+@dataclass(slots=True)
+class MicroBatches:
+    """Works micro-batches off; the query and the waiting room share one, each from a thread of its own."""
+
+    settings: Settings
+    spark: SparkSession
+    stop: StopFlag
+    once: bool
+    binding: Binding
+    lock: CheckpointLock
+    room: WaitingRoom
+    progress: Progress
+    held: HeldBuckets = field(default_factory=HeldBuckets)
+    _settled: dict[int, int] = field(default_factory=dict)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def hold_until_done(
+        self,
+        batch: DataFrame,
+        batch_id: int,
+        topic: str,
+        sent_below: Mapping[int, int],
+        said_changed: frozenset[tuple[int, int]] | None,
+    ) -> None:
+        """Work a micro-batch off; a fault of the environment holds it: offsets stay, nothing is lost."""
+        if topic == records.INTENTS:
+            # The query has committed all before this micro-batch, and only that: the waiting room's barriers
+            # must not count as settled what a crash would bring back.
+            with self._guard:
+                self._settled = dict(self.progress.total.reached)
+        wait_s, held_since = _FIRST_WAIT_S, time.monotonic()
+        while True:
+            self.stop.check()
+            try:
+                self._work_off(batch, batch_id, topic, sent_below, said_changed)
+                return
+            except Exception as error:
+                fault = fault_of(error)
+                if not isinstance(fault, EnvironmentFault):
+                    raise
+                if self.once and time.monotonic() - held_since > _ONCE_HOLD_S:
+                    raise fault from error
+                self.progress.held(str(fault), wait_s)
+            self.stop.wait(wait_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+            # What was tried may have been sent; no receipt of it was written, so none says `changed`.
+            sent_below = dict.fromkeys(range(len(sent_below) or 4096), _EVERYTHING)
+
+    def _work_off(
+        self,
+        batch: DataFrame,
+        batch_id: int,
+        topic: str,
+        sent_below: Mapping[int, int],
+        said_changed: frozenset[tuple[int, int]] | None,
+    ) -> None:
+        started = time.monotonic()
+        self.lock.check()
+        barrier = self._barrier()
+        if barrier.topic_id != self.binding.topic_id:
+            raise EnvironmentFault(f"the issuer judges another intents topic: {barrier.topic_id}")
+        counts = self.spark.sparkContext.accumulator(Counts(), _CountsParam())
+        first = topic == records.INTENTS
+        plan = TaskPlan(
+            self.settings,
+            barrier.topic_id,
+            barrier.log_offset,
+            tuple(barrier.ends),
+            topic=topic,
+            deferred_topic_id=self.room.place.topic_id,
+            delays=tuple(self.room.delays),
+            tasks=self.spark.sparkContext.defaultParallelism,
+            sent_below=sent_below,
+            said_changed=said_changed,
+            # The waiting room is where held buckets are tried again.
+            held=self.held.current(time.monotonic()) if first else {},
+        )
+        rows = batch.mapInArrow(make_task(plan, counts.add), ROW_SPARK_SCHEMA)
+        # The one action: it runs the tasks, and returns when Kafka has acknowledged every row.
+        (
+            rows.write.format("kafka")
+            .options(**kafka_options(self.settings))
+            .option("kafka.acks", "all")
+            .option("kafka.enable.idempotence", "true")
+            .option("kafka.compression.type", "lz4")
+            .save()
+        )
+        with self._guard:
+            self.held.note(counts.value.troubled, counts.value.healthy, time.monotonic())
+            seconds = time.monotonic() - started
+            self.progress.settled(batch_id, topic, counts.value, barrier.ends, seconds)
+
+    def _barrier(self) -> BarrierAnswer:
+        """Make a barrier that carries the oldest positions without a final outcome."""
+        BARRIERS.inc()
+        # In this order: what was settled by then and still waits was written to the waiting room before.
+        with self._guard:
+            settled = dict(self._settled)
+        oldest = self.room.oldest()
+        partitions = max([*settled, *oldest], default=-1) + 1
+        offsets = tuple(min(settled.get(p, 0), oldest.get(p, _EVERYTHING)) for p in range(partitions))
+        with IssuerClient.of(self.settings) as issuer:
+            return issuer.barrier(PartitionOffsets(self.binding.topic_id, offsets))

@@ -1,0 +1,194 @@
+"""Taking in what the store answered: every key of a reply gets its next step, and the lane its pace.
+
+Everything here changes one lane and sends nothing. What is wrong with everything is returned, as text.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sexton.schemas.events import OutcomeWord
+from sexton.storage import BatchResult, Delete, KeyState
+from sexton.streaming_jobs.reaper.execution import key_of
+from sexton.streaming_jobs.reaper.fates import (
+    MOST_TRIES,
+    Fate,
+    Seen,
+    Step,
+    after_look,
+    is_throttled,
+    step_of,
+)
+from sexton.streaming_jobs.reaper.lanes import Batch, EraseAll, Item, Lane
+
+__all__ = ["Limits", "Replies"]
+
+_EARLY_DENIED = 1000  # so many keys denied and none done: the bucket's policy, seen before all are tried
+_LONGEST_BACKOFF_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far one task goes.
+
+    `in_flight` requests of all buckets at a time; a bucket that does nothing but fail for `patience_s`
+    seconds is closed, and so is a throttled one after `slice_s` seconds where other buckets' receipts wait.
+    `prefix_objects` is how many objects of a `delete_prefix` one task deletes.
+    """
+
+    in_flight: int = 8
+    patience_s: float = 10.0
+    slice_s: float = 60.0
+    prefix_objects: int = 10_000
+    allow_bypass: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """The rules of one task, with its clock (seconds) and its source of jitter (0 to 1)."""
+
+    limits: Limits = field(default_factory=Limits)
+    clock: Callable[[], float] = time.monotonic
+    jitter: Callable[[], float] = random.random
+
+    def batch(self, lane: Lane, batch: Batch, result: BatchResult) -> str | None:
+        """Take in the answer to a request."""
+        done = result.count - len(result.states)
+        lane.done += done
+        if done and lane.fates:
+            _now_gone(lane, batch, result)
+        if not result.states:
+            lane.pace.good(self.limits.in_flight)
+            return None
+        fault = self._states(lane, batch, result)
+        if not lane.done and len(lane.denied) >= _EARLY_DENIED:
+            self.close(lane, next(iter(lane.denied.values())))
+        lane.sweep()
+        return fault
+
+    def _states(self, lane: Lane, batch: Batch, result: BatchResult) -> str | None:
+        again: list[str | Delete] = []
+        steps: set[Step] = set()
+        fault: str | None = None
+        worst = Fate(None)
+        for index, state in sorted(result.states.items()):
+            item = batch.items[index]
+            step, fate = _decided(lane, item, state)
+            steps.add(step)
+            if step is Step.ENVIRONMENT:
+                fault = fault or fate.detail
+            elif step in (Step.AGAIN, Step.BUCKET):
+                again.append(item)
+                worst = fate if step is Step.BUCKET or Step.BUCKET not in steps else worst
+            _note(lane, item, step, fate)
+        if again:
+            lane.again.append(Batch(again, due=self.clock() + self._backoff(lane, again), again=True))
+        if Step.BUCKET in steps:
+            self.close(lane, worst)
+        elif result.count > len(result.states) or steps & {Step.DONE, Step.DENIED, Step.LOOK}:
+            lane.pace.good(self.limits.in_flight)
+        elif fault is None:
+            self.slow_down(lane, worst, result.retry_after_s)
+        return fault
+
+    def slow_down(self, lane: Lane, why: Fate, retry_after_s: float | None = None) -> None:
+        """Slow a lane down that did nothing but fail; close it once patience is at its end."""
+        now = self.clock()
+        lane.pace.bad(now, retry_after_s, self.jitter())
+        since = now if lane.pace.bad_since is None else lane.pace.bad_since
+        if now - since > self.limits.patience_s or (retry_after_s or 0.0) > self.limits.patience_s:
+            self.close(lane, why)
+
+    @staticmethod
+    def close(lane: Lane, why: Fate) -> None:
+        """Close a lane: what is unsent is held, and waits for the bucket."""
+        lane.close(Fate(None, why.reason, why.detail, unknown=why.unknown))
+
+    def looked(self, lane: Lane, asked: Mapping[str | Delete, Fate], seen: Mapping[str, Seen]) -> None:
+        """Take in what a look at some keys has shown."""
+        again: list[str | Delete] = []
+        for item, fate in asked.items():
+            step, decided = after_look(
+                fate,
+                seen[key_of(item)],
+                sent_before=item in lane.sent_before,
+                was_changed=lane.was_changed.get(item, False),
+            )
+            lane.done += decided.word is OutcomeWord.ABSENT
+            lane.fates[item] = decided
+            if step is Step.AGAIN:
+                again.append(item)
+        if again:
+            lane.again.append(Batch(again, due=self.clock(), again=True))
+        lane.sweep()
+
+    def erased(self, lane: Lane, item: EraseAll, step: Step, fate: Fate) -> str | None:
+        """Take in what became of the versions of one key."""
+        tries = lane.tries[item] = lane.tries.get(item, 0) + 1
+        lane.fates[item] = fate
+        lane.done += fate.word in (OutcomeWord.DELETED, OutcomeWord.ABSENT)
+        if step is Step.AGAIN and tries < MOST_TRIES:
+            lane.erasing.append(item)
+        elif step is Step.BUCKET:
+            self.close(lane, fate)
+        lane.sweep()
+        return fate.detail if step is Step.ENVIRONMENT else None
+
+    def denied(self, lane: Lane) -> bool:
+        """Decide what the denied keys of an idle lane are; tell whether some have to be looked at first.
+
+        Where every key was denied it is the bucket's policy, else each key's own end.
+        """
+        denied, lane.denied = lane.denied, {}
+        if not denied:
+            return False
+        if not lane.done and len(denied) > 1:
+            why = Fate(None, "AccessDenied", "the store denied every key of the bucket")
+            lane.fates.update(dict.fromkeys(denied, why))
+            self.close(lane, why)
+            return False
+        lane.fates.update(denied.items())
+        lane.to_look.update((item, fate) for item, fate in denied.items() if item in lane.sent_before)
+        return bool(lane.to_look)
+
+    def _backoff(self, lane: Lane, items: Sequence[Item]) -> float:
+        tries = max(lane.tries.get(item, 0) for item in items)
+        return min(0.05 * 2.0**tries, _LONGEST_BACKOFF_S) * (0.5 + self.jitter() / 2)
+
+
+def _decided(lane: Lane, item: str | Delete, state: KeyState) -> tuple[Step, Fate]:
+    busy = is_throttled(state)  # patience ends that, not a number of tries
+    tries = lane.tries[item] = lane.tries.get(item, 0) + (not busy)
+    decided = step_of(
+        state,
+        sent_before=item in lane.sent_before,
+        repeat_marks=lane.effect(item) == "hidden",
+        tries=0 if busy else tries,
+    )
+    if state.effect_unknown:
+        lane.sent_before.add(item)
+    return decided
+
+
+def _note(lane: Lane, item: str | Delete, step: Step, fate: Fate) -> None:
+    if step is Step.DENIED:
+        lane.denied[item] = fate
+        return
+    if step is Step.LOOK:
+        lane.to_look[item] = fate
+    lane.done += fate.word is OutcomeWord.ABSENT
+    lane.fates[item] = (
+        fate if step is Step.DONE else Fate(None, fate.reason, fate.detail, unknown=fate.unknown)
+    )
+
+
+def _now_gone(lane: Lane, batch: Batch, result: BatchResult) -> None:
+    """Give those that met trouble before, and are gone now, their word."""
+    for index, item in enumerate(batch.items):
+        if index not in result.states and item in lane.fates:
+            lane.fates[item] = Fate(
+                OutcomeWord.DELETED, effect=lane.effect(item), request_id=result.request_id
+            )

@@ -1,0 +1,101 @@
+"""What waits comes back by itself: the loop that works off those records of the waiting room that are due.
+
+It runs beside the query, in a thread of its own, so that a bucket that is tried again holds up no first
+records. Offsets are committed after Kafka has acknowledged every row, as in the query.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sexton.schemas import records
+from sexton.schemas.errors import EnvironmentFault
+from sexton.streaming_jobs.reaper.checkpoint import Checkpoint
+from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
+from sexton.streaming_jobs.reaper.stop import StopRequested
+from sexton.streaming_jobs.reaper.waiting_room import WaitingRoom, waiting_text
+from sexton.streaming_jobs.spark import kafka_source_options
+
+__all__ = ["Returning"]
+
+_POLL_S = 1.0
+
+
+@dataclass(slots=True)
+class Returning:
+    """Brings due records back; `failure` is what ended the loop, `on_failure` is called with it set."""
+
+    batches: MicroBatches
+    room: WaitingRoom
+    checkpoint: Checkpoint
+    on_failure: Callable[[], None] = lambda: None
+    failure: BaseException | None = None
+    rounds: int = 0
+    _thread: threading.Thread | None = None
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Run the loop in a thread until `end`."""
+        self._thread = threading.Thread(target=self._loop, name="sexton-returning", daemon=True)
+        self._thread.start()
+
+    def end(self, timeout: float | None = None) -> None:
+        """Ask the loop to end, and wait for the micro-batch that it is at."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def drain(self) -> None:
+        """Work off what is due now, until nothing is; raises what a micro-batch raises."""
+        while self._round():
+            pass
+
+    def _loop(self) -> None:
+        try:
+            while not self._ended.is_set():
+                if not self._round():
+                    self._ended.wait(_POLL_S)
+        except StopRequested:
+            return
+        except BaseException as error:  # noqa: BLE001  told to the thread that runs the query
+            self.failure = error
+            self.on_failure()
+
+    def _round(self) -> bool:
+        """Work one range off; tell whether there was one."""
+        try:
+            self.batches.stop.check()
+            due = self.room.due()
+        except EnvironmentFault as fault:
+            if self.batches.once:
+                raise
+            self.batches.progress.held(str(fault), _POLL_S)
+            return False
+        if not due:
+            return False
+        topic = self.room.place.topic
+        done = self.room.done
+        empty = {p: (done.get(p, 0), done.get(p, 0)) for p in range(self.room.place.partitions)}
+        ranges = {**empty, **due}
+        starting = {str(p): start for p, (start, _) in ranges.items()}
+        ending = {str(p): end for p, (_, end) in ranges.items()}
+        spark = self.batches.spark
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", "returning")
+        frame = (
+            spark.read.format("kafka")
+            .options(**kafka_source_options(self.batches.settings, topic))
+            .option("startingOffsets", json.dumps({topic: starting}))
+            .option("endingOffsets", json.dumps({topic: ending}))
+            .load()
+        )
+        ends = {p: end for p, (_, end) in due.items()}
+        # The first round after a start may repeat what was done and not committed.
+        sent_below = ends if self.rounds == 0 else {}
+        self.batches.hold_until_done(frame, self.rounds, records.DEFERRED, sent_below, None)
+        self.rounds += 1
+        self.checkpoint.commit_waiting(waiting_text(self.room.place, {**done, **ends}))
+        self.room.committed(ends)
+        return True

@@ -1,0 +1,208 @@
+"""The waiting room: which records of the `deferred` topic are due, and how far they are worked off.
+
+Nothing is rewritten while it waits: each partition is one delay, and what was written that long ago is due.
+How far each partition is done stands in the reaper's checkpoint, bound to the topic's id; it is written after
+Kafka has acknowledged every row, so that a crash works the same records off again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from sexton.schemas import events
+from sexton.schemas.codec import Codec
+from sexton.schemas.errors import KafkaUnavailable, UndecodableRecord
+from sexton.schemas.settings import Settings
+from sexton.streaming_jobs.reaper.checkpoint import CheckpointRefused, check_retention
+from sexton.streaming_jobs.reaper.pending import Pending
+
+__all__ = ["Place", "WaitingRoom", "due_ranges", "parse_waiting", "waiting_text"]
+
+T = TypeVar("T")
+
+_FORMAT = 1
+_ANSWER_S = 10.0
+MOST_RECORDS = 2_000
+"""So many records of one partition are worked off at a time."""
+
+_HINT = "docs/operating.md, 'The waiting room does not fit the checkpoint': look, then start with a new one"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The deferred topic as it is now."""
+
+    topic: str
+    topic_id: str
+    partitions: int
+
+
+def waiting_text(place: Place, done: Mapping[int, int]) -> str:
+    """Return what is stored: up to where each partition of the topic is done."""
+    offsets = {str(partition): offset for partition, offset in sorted(done.items())}
+    return json.dumps({"format": _FORMAT, "topic_id": place.topic_id, "done": offsets})
+
+
+def parse_waiting(text: str | None, place: Place) -> dict[int, int]:
+    """Return up to where each partition is done; raises CheckpointRefused for damage or another topic."""
+    if text is None:
+        return {}
+    try:
+        raw = json.loads(text)
+        if raw["format"] != _FORMAT:
+            raise CheckpointRefused(f"the waiting room has a format of another version: {raw['format']}")
+        topic_id, done = str(raw["topic_id"]), {int(p): int(offset) for p, offset in raw["done"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointRefused(f"the checkpoint is damaged: sexton-waiting: {error}", hint=_HINT) from error
+    if topic_id != place.topic_id:
+        raise CheckpointRefused(
+            f"the deferred topic was re-created: {place.topic} has id {place.topic_id}, bound to {topic_id}",
+            hint=_HINT,
+        )
+    return done
+
+
+def due_ranges(
+    done: Mapping[int, int], due: Mapping[int, int], most: int = MOST_RECORDS
+) -> dict[int, tuple[int, int]]:
+    """Return the range to work off by partition, from where it is done to where the first is not due."""
+    return {
+        partition: (start, min(end, start + most))
+        for partition, end in sorted(due.items())
+        if (start := done.get(partition, 0)) < end
+    }
+
+
+@dataclass(slots=True)
+class WaitingRoom:
+    """Reads the deferred topic; safe for two threads. `done` is what the checkpoint says."""
+
+    settings: Settings
+    place: Place
+    delays: Sequence[float]
+    done: dict[int, int]
+    codec: Codec = field(default_factory=Codec)
+    _pending: Pending = field(default_factory=Pending)
+    _read: dict[int, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _consumer: Consumer | None = None
+
+    def open(self, earliest: Mapping[int, int]) -> None:
+        """Start; `earliest` are the first offsets that are still there.
+
+        Raises CheckpointRefused when retention has passed what waits.
+        """
+        check_retention(self.done, earliest)
+        self.done = {**earliest, **self.done}
+        self._read = dict(self.done)
+        self._consumer = Consumer(
+            self.settings.kafka(
+                **{
+                    "group.id": f"{self.settings.topic_prefix}waiting-room",
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "isolation.level": "read_committed",
+                    "fetch.wait.max.ms": 10,
+                    "log_level": 0,
+                }
+            )
+        )
+
+    def close(self) -> None:
+        """Leave."""
+        with self._lock:
+            if self._consumer is not None:
+                self._consumer.close()
+                self._consumer = None
+
+    def due(self, now_s: float | None = None) -> dict[int, tuple[int, int]]:
+        """Return the range of each partition that is due, empty when nothing is; raises KafkaUnavailable."""
+        now = time.time() if now_s is None else now_s
+        with self._lock:
+            ends = self._ends()
+            asked = [
+                TopicPartition(self.place.topic, p, max(0, int((now - self.delays[p]) * 1000)))
+                for p in ends
+                if p < len(self.delays) and ends[p] > self.done.get(p, 0)
+            ]
+            due = {p: ends[p] for p in ends if p >= len(self.delays)}  # of a longer list of delays, once
+            if asked:
+                found = self._call(lambda c: c.offsets_for_times(asked, timeout=_ANSWER_S))
+                due.update({at.partition: ends[at.partition] if at.offset < 0 else at.offset for at in found})
+        return due_ranges(self.done, due)
+
+    def committed(self, ends: Mapping[int, int]) -> None:
+        """Note that everything below these offsets is done, and stands so in the checkpoint."""
+        with self._lock:
+            self.done.update(ends)
+            for partition, end in ends.items():
+                self._pending.done(partition, end)
+
+    def oldest(self) -> dict[int, int]:
+        """Return the oldest first position of all that waits now, by intents partition.
+
+        Reads what was written since the last call; raises KafkaUnavailable.
+        """
+        with self._lock:
+            self._scan(self._ends())
+            return self._pending.oldest()
+
+    def _ends(self) -> dict[int, int]:
+        return {p: self._end(p) for p in range(self.place.partitions)}
+
+    def _end(self, partition: int) -> int:
+        at = TopicPartition(self.place.topic, partition)
+        return self._call(lambda consumer: consumer.get_watermark_offsets(at, timeout=_ANSWER_S))[1]
+
+    def _scan(self, ends: Mapping[int, int]) -> None:
+        behind = {p: end for p, end in ends.items() if self._read.get(p, 0) < end}
+        if not behind:
+            return
+        consumer = self._open_consumer()
+        consumer.assign([TopicPartition(self.place.topic, p, self._read.get(p, 0)) for p in behind])
+        try:
+            deadline = time.monotonic() + _ANSWER_S
+            while behind:
+                if time.monotonic() > deadline:
+                    raise KafkaUnavailable(f"the waiting room cannot be read: {self.place.topic}")
+                for message in consumer.consume(1000, timeout=0.5):
+                    deadline = time.monotonic() + _ANSWER_S
+                    self._take(message, behind)
+        finally:
+            consumer.unassign()
+
+    def _take(self, message: Message, behind: dict[int, int]) -> None:
+        error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaUnavailable(f"the waiting room cannot be read: {error.str()}")
+            self._read[partition] = max(self._read.get(partition, 0), offset)
+            behind.pop(partition, None)
+            return
+        self._pending.note(partition, offset, self._first(message.value()))
+        self._read[partition] = offset + 1
+
+    def _first(self, value: bytes | None) -> tuple[int, int] | None:
+        try:
+            first = self.codec.decode(value or b"", events.DeferredIntent).first
+        except UndecodableRecord:
+            return None  # the reaper makes a dead letter of it: nothing of it is pending
+        return first.partition, first.offset
+
+    def _open_consumer(self) -> Consumer:
+        if self._consumer is None:
+            raise KafkaUnavailable("the waiting room is closed")
+        return self._consumer
+
+    def _call(self, ask: Callable[[Consumer], T]) -> T:
+        try:
+            return ask(self._open_consumer())
+        except KafkaException as error:
+            raise KafkaUnavailable(f"{self.place.topic}: {error.args[0].str()}") from error

@@ -1,0 +1,98 @@
+"""Delay tiers, what is due, and where what waits first stood: pure rules."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sexton.streaming_jobs.reaper.checkpoint import CheckpointRefused
+from sexton.streaming_jobs.reaper.held import HeldBuckets
+from sexton.streaming_jobs.reaper.pending import Pending
+from sexton.streaming_jobs.reaper.tiers import tier_of, tiers
+from sexton.streaming_jobs.reaper.waiting_room import Place, due_ranges, parse_waiting, waiting_text
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+DELAYS = (5.0, 30.0, 180.0)
+PLACE = Place("deferred", "id", 3)
+
+
+def test_there_are_no_more_tiers_than_partitions() -> None:
+    """Delays ascend; what has no partition is left out, but one tier there is always."""
+    assert tiers([30, 5, 180], 12) == (5, 30, 180)
+    assert tiers([30, 5, 180], 2) == (5, 30)
+    assert tiers([30, 5], 0) == (5,)
+
+
+@pytest.mark.parametrize(("attempt", "tier"), [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (1000, 2)])
+def test_delays_grow_with_attempts(attempt: int, tier: int) -> None:
+    """Each attempt waits longer, the last delay over and over."""
+    assert tier_of(DELAYS, attempt, NOW, None) == tier
+
+
+@pytest.mark.parametrize(
+    ("seconds", "tier"), [(-9, 0), (0, 0), (4, 0), (5, 0), (29, 0), (30, 1), (179, 1), (1e9, 2)]
+)
+def test_a_known_time_is_never_passed_by_a_longer_delay_than_needed(seconds: float, tier: int) -> None:
+    """With a known time the longest delay that does not pass it is taken."""
+    assert tier_of(DELAYS, 7, NOW, NOW + timedelta(seconds=seconds)) == tier
+
+
+def test_only_what_is_due_is_worked_off() -> None:
+    """From where a partition is done to the first record that is not due, no more than a bound at a time."""
+    assert due_ranges({0: 5, 1: 7}, {0: 9, 1: 7, 2: 3}) == {0: (5, 9), 2: (0, 3)}
+    assert due_ranges({0: 0}, {0: 10_000}, most=100) == {0: (0, 100)}
+
+
+def test_waiting_text_has_a_golden_form() -> None:
+    """The persisted form is fixed; it is read back, and refused for another topic or when damaged."""
+    text = waiting_text(PLACE, {1: 7, 0: 5})
+    assert text == '{"format": 1, "topic_id": "id", "done": {"0": 5, "1": 7}}'
+    assert parse_waiting(text, PLACE) == {0: 5, 1: 7}
+    assert parse_waiting(None, PLACE) == {}
+    with pytest.raises(CheckpointRefused, match="re-created"):
+        parse_waiting(text, Place("deferred", "other", 3))
+    for bad in ("", "{", "[]", '{"format": 1}', json.dumps({"format": 2, "topic_id": "id", "done": {}})):
+        with pytest.raises(CheckpointRefused):
+            parse_waiting(bad, PLACE)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 50)), max_size=2000),
+    st.dictionaries(st.integers(0, 2), st.integers(0, 2000)),
+)
+def test_the_oldest_position_is_never_above_a_waiting_one(
+    records: list[tuple[int, int, int]], done: dict[int, int]
+) -> None:
+    """What is still waiting first stood at or above the oldest position; nothing waits without one."""
+    pending, offsets = Pending(), dict.fromkeys(range(3), 0)
+    waiting: list[tuple[int, int]] = []
+    for partition, place, at in records:
+        pending.note(partition, offsets[partition], (place, at))
+        if offsets[partition] >= done.get(partition, 0):
+            waiting.append((place, at))
+        offsets[partition] += 1
+    for partition, end in done.items():
+        pending.done(partition, end)
+
+    oldest = pending.oldest()
+    assert all(oldest[place] <= at for place, at in waiting)
+    if all(done.get(p, 0) >= offsets[p] for p in range(3)):
+        assert oldest == {}
+
+
+def test_a_bad_bucket_is_held_longer_each_time_and_freed_by_work() -> None:
+    """A bucket is held for a while after each failure, longer each time, and free once it works."""
+    held = HeldBuckets()
+    held.note({"bad": "SlowDown"}, ["good"], now=0)
+    assert held.current(1) == {"bad": "SlowDown"}
+    assert held.current(6) == {}
+    held.note({"bad": "NoSuchBucket"}, [], now=6)
+    assert held.current(15) == {"bad": "NoSuchBucket"}
+    held.note({}, ["bad"], now=16)
+    assert held.current(16) == {}
+    held.note({"bad": "SlowDown"}, ["bad"], now=20)
+    assert held.current(24) == {"bad": "SlowDown"}

@@ -1,0 +1,225 @@
+"""What a bucket holds waits and comes back, on a real broker, with a store whose answers are scripted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.support.chain import NEVER, Chain
+from tests.support.s3_recorder import Recorded, Reply, S3Recorder
+
+from sexton.deploy.local import LocalStack
+from sexton.schemas import events, records
+from sexton.schemas.errors import SextonError
+from sexton.streaming_jobs.reaper.job import Reaper
+from sexton.streaming_jobs.reaper.progress import Progress
+from sexton.streaming_jobs.reaper.stop import StopFlag
+
+pytestmark = [pytest.mark.real, pytest.mark.spark]
+
+PROMISE = (events.PromiseGuard("drop"),)
+SLOW_DOWN = Reply(503, b"<Error><Code>SlowDown</Code><Message>busy</Message></Error>")
+NO_BUCKET = Reply(404, b"<Error><Code>NoSuchBucket</Code><Message>gone</Message></Error>")
+
+
+@pytest.fixture
+def s3(stack: LocalStack) -> Iterator[S3Recorder]:
+    """A recording S3 server that knows the stack's credentials."""
+    with S3Recorder(stack.env["AWS_ACCESS_KEY_ID"], stack.env["AWS_SECRET_ACCESS_KEY"]) as server:
+        yield server
+
+
+def promised(chain: Chain, bucket: str, *names: str) -> events.DeletionIntent:
+    """An intent that needs no generation."""
+    return chain.intent("t", None, (), guards=PROMISE, action=events.DeleteObjects(bucket, (names,)))
+
+
+def bad(bucket: str, reply: Reply) -> object:
+    """A script that answers everything about a bucket in this way."""
+
+    def script(request: Recorded) -> Reply | None:
+        return reply if request.bucket == bucket else None
+
+    return script
+
+
+@pytest.mark.parametrize("reply", [SLOW_DOWN, NO_BUCKET], ids=["only 503", "no such bucket"])
+def test_x_7_x_13_a_bad_bucket_holds_its_own_intents_and_they_come_back(
+    chain: Chain, s3: S3Recorder, reply: Reply
+) -> None:
+    """X-7, X-13: others are done at once, its own wait with their first position; then they are done too."""
+    s3.create_bucket("bad", {"a": b"", "b": b""})
+    s3.create_bucket("good", {"c": b""})
+    s3.script(bad("bad", reply))  # type: ignore[arg-type]
+    first, second, third = chain.emit(
+        promised(chain, "bad", "a"), promised(chain, "bad", "b"), promised(chain, "good", "c")
+    )
+
+    counts = chain.reap(s3_endpoint_url=s3.url, reaper_patience_s=0.5, reaper_defer_delays_s=(3600.0,))
+
+    assert chain.words() == {third: "deleted"}
+    assert counts.intents == {"deferred": 2, "deleted": 1}
+    assert [(d.first.partition, d.first.offset) for d in chain.deferred()] == [(0, 0), (0, 1)]
+    assert all(d.waiting_since is not None and d.attempt == 1 for d in chain.deferred())
+    assert chain.dead_letters() == []
+
+    s3.script(None)
+    counts = chain.reap(s3_endpoint_url=s3.url, reaper_defer_delays_s=(0.001,))
+
+    assert chain.words() == dict.fromkeys([first, second, third], "deleted")
+    assert (counts.returned, s3.objects("bad")) == (2, {})
+    assert len(chain.deferred()) == 2
+    assert chain.reap(s3_endpoint_url=s3.url, reaper_defer_delays_s=(0.001,)).records == 0
+
+
+def test_delays_grow_and_nothing_is_rewritten_while_it_waits(chain: Chain, s3: S3Recorder) -> None:
+    """Each failed attempt is one record in the next tier; what is not due is not touched."""
+    s3.create_bucket("bad", {"a": b""})
+    s3.script(bad("bad", SLOW_DOWN))  # type: ignore[arg-type]
+    chain.emit(promised(chain, "bad", "a"))
+    slow = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.2}
+
+    chain.reap(**slow, reaper_defer_delays_s=(3600.0, 7200.0))
+    chain.reap(**slow, reaper_defer_delays_s=(3600.0, 7200.0))
+    assert len(chain.deferred()) == 1
+    chain.reap(**slow, reaper_defer_delays_s=(0.001, 7200.0))
+
+    messages = chain.messages(records.DEFERRED)
+    assert [(m.partition(), d.attempt) for m, d in zip(messages, chain.deferred(), strict=True)] == [
+        (0, 1),
+        (1, 2),
+    ]
+    one, two = chain.deferred()
+    assert one.waiting_since == two.waiting_since
+    assert one.raw_value == two.raw_value
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_x_19_past_the_age_limit_a_key_that_is_gone_is_no_dead_letter(
+    chain: Chain, s3: S3Recorder, gone: bool
+) -> None:
+    """X-19: a 503 past the age limit: `absent` for what is gone, a dead letter that says so for what is there."""
+    s3.create_bucket("bad", {} if gone else {"a": b""})
+
+    def script(request: Recorded) -> Reply | None:
+        return SLOW_DOWN if request.is_delete_objects and not request.is_probe else None
+
+    s3.script(script)
+    (asked,) = chain.emit(promised(chain, "bad", "a"))
+    given = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.2, "reaper_age_limit_s": 0.01}
+
+    chain.reap(**given, reaper_defer_delays_s=(3600.0,))
+    assert (chain.outcomes(), len(chain.deferred())) == ([], 1)
+    chain.reap(**given, reaper_defer_delays_s=(0.001,))
+
+    assert chain.words() == {asked: "absent" if gone else "dead-lettered"}
+    assert [d.reason for d in chain.dead_letters()] == ([] if gone else ["expired"])
+    if not gone:
+        (dead,) = chain.dead_letters()
+        assert (dead.keys, dead.position.offset, dead.raw_value) == (["a"], 0, chain.deferred()[0].raw_value)
+
+
+def test_a_guarded_intent_is_judged_by_its_first_position_when_it_comes_back(
+    chain: Chain, s3: S3Recorder
+) -> None:
+    """J-8: accepted before its successor was issued, it passes after an hour of waiting too."""
+    s3.create_bucket("bad", {"a": b""})
+    s3.script(bad("bad", SLOW_DOWN))  # type: ignore[arg-type]
+    with chain.issuer() as issuer:
+        old = issuer.attach("node-a", "tenant").generation
+        (asked,) = chain.emit(
+            chain.intent("tenant", old, (), action=events.DeleteObjects("bad", (("a",),)))
+        )
+        chain.reap(s3_endpoint_url=s3.url, reaper_patience_s=0.2, reaper_defer_delays_s=(3600.0,))
+        issuer.attach("node-b", "tenant")
+        (late,) = chain.emit(chain.intent("tenant", old, (), action=events.DeleteObjects("bad", (("b",),))))
+    s3.script(None)
+
+    chain.reap(s3_endpoint_url=s3.url, reaper_defer_delays_s=(0.001,))
+
+    assert chain.words() == {asked: "deleted", late: "stale"}
+
+
+def test_garbage_in_the_waiting_room_is_a_dead_letter(chain: Chain, s3: S3Recorder) -> None:
+    """What is no deferred intent becomes a dead letter with its raw bytes and place; neighbours go on."""
+    s3.create_bucket("bucket", {"a": b""})
+    intent = promised(chain, "bucket", "a")
+    topic_id = chain.topic_id(records.INTENTS)
+    good = events.DeferredIntent(
+        events.Position(topic_id, 0, 0), intent.emitted_at, "test", "", 1, None, None, chain.codec.encode(intent)
+    )
+    chain.emit(promised(chain, "bucket", "x"))
+    chain.produce(b"garbage", chain.codec.encode(good), b"", partition=0, topic=records.DEFERRED)
+
+    chain.reap(s3_endpoint_url=s3.url, reaper_defer_delays_s=(0.001,))
+
+    assert chain.words()[intent.intent_id] == "deleted"
+    dead = sorted(chain.dead_letters(), key=lambda d: d.position.offset)
+    assert [(d.topic.rpartition(".")[2], d.position.offset, d.raw_value) for d in dead] == [
+        (records.DEFERRED, 0, b"garbage"),
+        (records.DEFERRED, 2, b""),
+    ]
+
+
+def test_barriers_carry_the_oldest_position_that_waits(chain: Chain, s3: S3Recorder) -> None:
+    """History is kept for what waits: each barrier names the oldest first position without an outcome."""
+    s3.create_bucket("bad", {"a": b""})
+    s3.create_bucket("good", {"c": b""})
+    s3.script(bad("bad", SLOW_DOWN))  # type: ignore[arg-type]
+    slow = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.2, "reaper_defer_delays_s": (3600.0,)}
+    chain.emit(promised(chain, "good", "c"))
+    chain.reap(**slow)
+    chain.emit(promised(chain, "bad", "a"), promised(chain, "good", "c"))
+    chain.reap(**slow)
+    chain.emit(promised(chain, "good", "c"))
+    chain.reap(**slow)
+
+    barriers = [e for e in chain.generation_events() if isinstance(e, events.Barrier)]
+    told = [list(b.unsettled.offsets)[:1] for b in barriers if b.unsettled is not None]
+    assert told == [[0], [1], [1]]
+
+
+def test_what_is_held_comes_back_while_the_reaper_runs(chain: Chain, s3: S3Recorder) -> None:
+    """A running reaper brings held intents back by itself, beside new ones."""
+    s3.create_bucket("bad", {"a": b""})
+    s3.create_bucket("good", {"b": b""})
+    s3.script(bad("bad", NO_BUCKET))  # type: ignore[arg-type]
+    stop = StopFlag(NEVER, lambda: None)
+    settings = chain.settings.model_copy(
+        update={"s3_endpoint_url": s3.url, "reaper_patience_s": 0.3, "reaper_defer_delays_s": (1.0, 2.0)}
+    )
+    reaper = Reaper(settings, chain.spark, stop, progress=Progress())
+    failures: list[SextonError] = []
+
+    def work() -> None:
+        try:
+            reaper.run()
+        except SextonError as error:
+            failures.append(error)
+
+    (held,) = chain.emit(promised(chain, "bad", "a"))
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        until(lambda: len(chain.deferred()) >= 2)
+        (other,) = chain.emit(promised(chain, "good", "b"))
+        until(lambda: other in chain.words())
+        assert held not in chain.words()
+        s3.script(None)
+        until(lambda: held in chain.words())
+    finally:
+        stop.set()
+        thread.join(60)
+
+    assert (failures, thread.is_alive()) == ([], False)
+    assert chain.words() == {held: "deleted", other: "deleted"}
+
+
+def until(what: object, seconds: float = 60) -> None:
+    """Wait for something to hold."""
+    deadline = time.monotonic() + seconds
+    while not what():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.2)
