@@ -30,6 +30,7 @@ _UP = """\b
 Examples:
   eval "$(sexton local up)"
   sexton local up --dir /tmp/stack --without issuer --format json
+  sexton local up --faults faults.toml
 """
 _DOWN = """\b
 Examples:
@@ -41,6 +42,11 @@ Examples:
   sexton local status
   sexton local status --format json
 """
+_FAULTS = """\b
+Examples:
+  sexton local faults --listen 127.0.0.1:9000 --to http://127.0.0.1:8333 faults.toml
+  sexton local faults --listen 127.0.0.1:0 --to http://127.0.0.1:8333 --log requests.jsonl faults.toml
+"""
 _COLOURS = {"ready": "green", "dead": "red", "starting": "yellow"}
 
 
@@ -51,13 +57,17 @@ def up(
         list[str] | None,
         typer.Option(help="leave out: kafka, redis, s3, issuer, topics, bucket (repeatable)"),
     ] = None,
+    faults: Annotated[
+        Path | None,
+        typer.Option(help="put a proxy before the store that plays this file's rules", show_default=False),
+    ] = None,
     format: Form = Format.TEXT,
 ) -> None:
     """Start what is not running, wait until each part answers, and print the variables to use.
 
     A second `up` finds the first one's parts and starts those again that died.
     """
-    stack = LocalStack.start(_directory(dir), without=without or (), say=say)
+    stack = LocalStack.start(_directory(dir), without=without or (), faults=faults, say=say)
     if format is Format.JSON:
         show_json(stack.env)
     else:
@@ -95,6 +105,25 @@ def status(dir: Directory = None, format: Form = Format.TEXT) -> None:
         show_table(painted, columns)
     if any(row["state"] in ("dead", "starting") for row in rows):
         raise typer.Exit(1)
+
+
+@app.command(epilog=_FAULTS)
+def faults(
+    file: Annotated[Path, typer.Argument(help="the rules, as TOML (JSON where its name ends in .json)")],
+    to: Annotated[str, typer.Option(help="the store that it stands before: http://HOST:PORT")],
+    listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 takes a free one")] = "127.0.0.1:0",
+    log: Annotated[
+        Path | None,
+        typer.Option(help="append the request log to this file; default: stdout", show_default=False),
+    ] = None,
+) -> None:
+    """Run the proxy that plays faults and logs requests, alone, until SIGTERM or Ctrl-C.
+
+    The address goes to stderr. The file is read again whenever it changes.
+    """
+    from sexton.deploy.local.faults import server
+
+    server.serve(listen, to, file, log)
 
 
 def _directory(given: Path | None) -> Path:

@@ -57,7 +57,7 @@ class Installation:
         made.directory.mkdir(parents=True, exist_ok=True)
         create = topics.create_installation if genesis else topics.create_topics
         create(made.settings, partitions=partitions)
-        s3.create_bucket(made.env["SEXTON_S3_ENDPOINT_URL"], name)
+        s3.create_bucket(stack.store_url, name)
         if with_issuer:
             made.start_issuer()
         return made

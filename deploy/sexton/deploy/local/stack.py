@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sexton.deploy import java, topics
-from sexton.deploy.local import interrupts, issuer, kafka, ports, process, s3, state, valkey
+from sexton.deploy.local import faults_server, interrupts, issuer, kafka, ports, process, s3, state, valkey
 from sexton.deploy.local.process import Process
 from sexton.schemas import settings as settings_module
 from sexton.schemas.errors import EnvironmentFault, UsageError
@@ -24,7 +24,7 @@ SERVERS = ("kafka", "redis", "s3", "issuer")
 PARTS = (*SERVERS, "topics", "bucket")
 BUCKET = "sexton-local"
 
-_PORTS = ("kafka", "kafka-controller", "redis", "s3", "issuer")
+_PORTS = ("kafka", "kafka-controller", "redis", "s3", "faults", "issuer")
 LOCAL_PARTITIONS = 4
 _READY_SECONDS = 120.0
 _POLL_SECONDS = 0.05
@@ -76,21 +76,26 @@ class LocalStack:
         without: Iterable[str] = frozenset(),
         environ: Mapping[str, str] | None = None,
         partitions: int = LOCAL_PARTITIONS,
+        faults: Path | None = None,
         say: Callable[[str], None] = lambda line: None,
     ) -> LocalStack:
         """Bring every part up that is not up yet and return when each answers.
 
         Parts that already run are left alone; those that died are started again on their old port and data.
+        `faults` is a file of rules: a proxy that plays them stands before the store until the stack is ended.
         If it fails or is interrupted, what this call started is ended again. Raises EnvironmentFault with the
         last lines of its log when a part does not come up, KeyboardInterrupt after SIGINT, SIGTERM or SIGHUP.
         """
         chosen = parts_left_out(without)
+        if faults is not None:
+            faults = faults.expanduser().absolute()
+            faults_server.check(faults)
         interrupted = threading.Event()
         with state.locked(directory.expanduser().absolute()), interrupts.deferred(interrupted):
             stack = cls(directory, environ, interrupted)
             before = dict(stack._state.processes)
             try:
-                stack._bring_up(chosen, partitions, say)
+                stack._bring_up(chosen, partitions, faults, say)
                 stack._check_interrupted()
             except BaseException as error:
                 stack._end([p for n, p in stack._state.processes.items() if before.get(n) != p])
@@ -115,17 +120,32 @@ class LocalStack:
         if "issuer" not in without:
             variables["SEXTON_ISSUER_BIND"] = address["issuer"]
             variables["SEXTON_ISSUER_URL"] = f"http://{address['issuer']}"
+        if self._state.faults is not None:
+            url = f"http://{address['faults']}"
+            variables |= {"SEXTON_S3_ENDPOINT_URL": url, "AWS_ENDPOINT_URL_S3": url}
+        elif "s3" not in without:
+            variables |= {"SEXTON_S3_ENDPOINT_URL": self.store_url, "AWS_ENDPOINT_URL_S3": self.store_url}
         if "s3" not in without:
             variables |= {
-                "SEXTON_S3_ENDPOINT_URL": f"http://{address['s3']}",
                 "SEXTON_S3_REGION": "us-east-1",
-                "AWS_ENDPOINT_URL_S3": f"http://{address['s3']}",
                 "AWS_ACCESS_KEY_ID": "sexton",
                 "AWS_SECRET_ACCESS_KEY": "sexton-local",
                 "AWS_DEFAULT_REGION": "us-east-1",
                 "AWS_EC2_METADATA_DISABLED": "true",
             }
         return variables
+
+    @property
+    def store_url(self) -> str:
+        """The address of the store itself, also where a proxy that plays faults stands before it."""
+        if "s3" in self._state.without:
+            return self._environ["SEXTON_S3_ENDPOINT_URL"]
+        return f"http://127.0.0.1:{self._state.ports['s3']}"
+
+    @property
+    def requests_log(self) -> Path:
+        """Where the proxy that plays faults logs each request to the store, as JSON lines."""
+        return self.directory / "logs" / "s3-requests.jsonl"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -148,7 +168,7 @@ class LocalStack:
     def status(self) -> list[PartStatus]:
         """Return how each server is, asking it."""
         rows = []
-        for part in SERVERS:
+        for part in (*SERVERS, *(["faults"] if self._state.faults is not None else [])):
             known = self._state.processes.get(part)
             port = self._state.ports.get(part)
             rows.append(
@@ -163,6 +183,9 @@ class LocalStack:
         with state.locked(self.directory):
             self._state = state.load(self.directory)
             self._end(self._state.processes.values())
+            # What is asked for with one `up` is not played after the next.
+            self._state = replace(self._state, faults=None)
+            state.save(self.directory, self._state)
 
     def kill(self, part: str, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to one part; after SIGKILL, return when it is gone."""
@@ -213,21 +236,31 @@ class LocalStack:
                 )
             time.sleep(_POLL_SECONDS)
 
-    def _bring_up(self, without: frozenset[str], partitions: int, say: Callable[[str], None]) -> None:
-        self._check_needs(without)
+    def _bring_up(
+        self, without: frozenset[str], partitions: int, faults: Path | None, say: Callable[[str], None]
+    ) -> None:
+        self._check_needs(without, faults)
         self._settle_ports(without)
+        self._settle_faults(faults)
         first = [part for part in ("kafka", "redis", "s3") if part not in without]
         self._together([lambda part=part: self._serve(part, say) for part in first])  # type: ignore[misc]
         if {"kafka", "topics"}.isdisjoint(without):
             self._check_interrupted()
             self._create_topics(partitions, say)
         if {"s3", "bucket"}.isdisjoint(without):
-            s3.create_bucket(self.env["SEXTON_S3_ENDPOINT_URL"], BUCKET)
+            s3.create_bucket(self.store_url, BUCKET)
             say(f"bucket: {BUCKET}")
+        if self._state.faults is not None:
+            self._together([lambda: self._serve("faults", say)])
         if "issuer" not in without:
             self._together([lambda: self._serve("issuer", say)])
 
-    def _check_needs(self, without: frozenset[str]) -> None:
+    def _check_needs(self, without: frozenset[str], faults: Path | None) -> None:
+        if faults is not None and "s3" in without and not self._environ.get("SEXTON_S3_ENDPOINT_URL"):
+            raise UsageError(
+                "faults need a store to stand before, and s3 is left out",
+                hint="set SEXTON_S3_ENDPOINT_URL to the store that is used instead",
+            )
         for part, variable in (("kafka", "SEXTON_KAFKA_BOOTSTRAP_SERVERS"), ("redis", "SEXTON_REDIS_URL")):
             if part in without and "issuer" not in without and not self._environ.get(variable):
                 raise UsageError(
@@ -241,7 +274,16 @@ class LocalStack:
         known = dict(self._state.ports) if running else {}
         fresh = [name for name in _PORTS if name not in known]
         chosen = {**known, **dict(zip(fresh, ports.choose(len(fresh)), strict=True))}
-        self._state = replace(self._state, ports=chosen, without=without)
+        faults = self._state.faults if running else None
+        self._state = replace(self._state, ports=chosen, without=without, faults=faults)
+        state.save(self.directory, self._state)
+
+    def _settle_faults(self, faults: Path | None) -> None:
+        # A proxy that runs stays where it is, as ports do; another file is another proxy.
+        if faults is None or str(faults) == self._state.faults:
+            return
+        self.end("faults")
+        self._state = replace(self._state, faults=str(faults))
         state.save(self.directory, self._state)
 
     def _create_topics(self, partitions: int, say: Callable[[str], None]) -> None:
@@ -272,6 +314,13 @@ class LocalStack:
             )
         if part == "redis":
             return valkey.command(self.directory / "redis", port)
+        if part == "faults":
+            assert self._state.faults is not None
+            if self.store_url == f"http://127.0.0.1:{port}":
+                raise UsageError(
+                    "the proxy would stand before itself", hint="set SEXTON_S3_ENDPOINT_URL to the store"
+                )
+            return faults_server.command(port, self.store_url, Path(self._state.faults), self.requests_log)
         return s3.command(port) if part == "s3" else issuer.command()
 
     def _probe(self, part: str) -> Callable[[], str | None]:
@@ -281,6 +330,7 @@ class LocalStack:
             "kafka": lambda: kafka.answers({"bootstrap.servers": address}),
             "redis": lambda: valkey.answers(port),
             "s3": lambda: s3.answers(f"http://{address}"),
+            "faults": lambda: faults_server.answers(port),
             "issuer": lambda: issuer.answers(f"http://{address}"),
         }
         return probes[part]

@@ -20,11 +20,12 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Ports by purpose, processes by part, and the parts that were left out."""
+    """Ports by purpose, processes by part, the parts that were left out, and the file of faults to play."""
 
     ports: Mapping[str, int] = field(default_factory=dict)
     processes: Mapping[str, Process] = field(default_factory=dict)
     without: frozenset[str] = frozenset()
+    faults: str | None = None
 
 
 def load(directory: Path) -> State:
@@ -44,7 +45,7 @@ def load(directory: Path) -> State:
         processes = {
             name: Process(int(entry["pid"]), str(entry["start"])) for name, entry in raw["processes"].items()
         }
-        return State(dict(raw["ports"]), processes, frozenset(raw["without"]))
+        return State(dict(raw["ports"]), processes, frozenset(raw["without"]), raw.get("faults"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise EnvironmentFault(
             f"the local stack's state cannot be read: {path}: {error}",
@@ -61,6 +62,7 @@ def save(directory: Path, state: State) -> None:
             name: {"pid": process.pid, "start": process.start} for name, process in state.processes.items()
         },
         "without": sorted(state.without),
+        "faults": state.faults,
     }
     path = _path(directory)
     unfinished = path.with_suffix(f".{os.getpid()}")
