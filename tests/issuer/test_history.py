@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -97,11 +98,16 @@ class TestWindows:
 
 @st.composite
 def settled_logs(draw: st.DrawFn) -> list[events.GenerationEvent]:
-    """Logs with barriers that carry unsettled positions, some of which fall back or claim too much."""
+    """Logs with barriers that carry unsettled positions, some of which fall back or claim too much.
+
+    The topic gains a partition at some time, and lists of unsettled positions may be shorter than it.
+    """
     log: list[events.GenerationEvent] = []
     newest = dict.fromkeys("ab", 0)
-    written, unsettled = [0, 0], [0, 0]
+    written, unsettled = [0, 0], [0, 0, 0]
     for _ in range(draw(st.integers(1, 25))):
+        if len(written) == 2 and draw(st.integers(0, 5)) == 0:
+            written.append(0)
         written = [end + draw(st.integers(0, 3)) for end in written]
         ends = [max(0, end - draw(st.sampled_from((0, 0, 2)))) for end in written]
         if draw(st.booleans()):
@@ -111,9 +117,10 @@ def settled_logs(draw: st.DrawFn) -> list[events.GenerationEvent]:
         else:
             unsettled = [
                 draw(st.integers(max(0, low - 1), max(low, end) + 1))
-                for low, end in zip(unsettled, ends, strict=True)
+                for low, end in zip(unsettled, [*ends, 0][:3], strict=True)
             ]
-            log.append(barrier(ends, draw(st.sampled_from((None, unsettled, unsettled)))))
+            length = draw(st.sampled_from((len(ends), len(ends), 2, 1, 0)))
+            log.append(barrier(ends, draw(st.sampled_from((None, unsettled[:length])))))
     return log
 
 
@@ -126,6 +133,12 @@ def verdicts(state: State, floor: Sequence[int]) -> Iterator[bool]:
                 low = floor[partition] if partition < len(floor) else 0
                 for offset in range(low, end + 2):
                     yield window is not None and window.covers(offset)
+
+
+def passes(state: State, tenant: str, generation: int, partition: int, offset: int) -> bool:
+    """The judge's rule."""
+    window = state.window(tenant, generation, partition)
+    return window is not None and window.covers(offset)
 
 
 @settings(max_examples=150)
@@ -141,6 +154,28 @@ def test_the_cut_changes_no_verdict_above_the_floor(log: list[events.GenerationE
 
         assert list(verdicts(cut, floor)) == list(verdicts(uncut, floor))
         assert [cut.newest(t) for t in "ab"] == [uncut.newest(t) for t in "ab"]
+
+
+@settings(max_examples=150)
+@given(settled_logs())
+def test_a_pass_of_an_unsettled_intent_stays_a_pass(log: list[events.GenerationEvent]) -> None:
+    """I1: what passed at or above the unsettled positions that barriers carry passes after each of them."""
+    passed: set[tuple[str, int, int, int]] = set()
+    settled = [0, 0, 0]
+    state = State()
+    apply(state, 0, GENESIS)
+    for offset, event in enumerate(log, 1):
+        apply(state, offset, event)
+        if isinstance(event, events.Barrier):
+            ends = event.ends.offsets
+            claim = event.unsettled.offsets if event.unsettled else ()
+            if all(at <= end for at, end in zip(claim, ends, strict=False)):
+                settled = [max(pair) for pair in zip(settled, [*claim, 0, 0, 0], strict=False)]
+            every = product("ab", range(1, 15), range(len(ends)), range(max(ends)))
+            passed |= {each for each in every if each[3] < ends[each[2]] and passes(state, *each)}
+        passed = {each for each in passed if each[3] >= settled[each[2]]}
+
+        assert [each for each in passed if not passes(state, *each)] == []
 
 
 @settings(max_examples=100)
