@@ -56,6 +56,7 @@ class Store:
     versioning: Versioning = Versioning.OFF
     sent: list[tuple[str, list[str | Delete]]] = field(default_factory=list)
     looked: list[str] = field(default_factory=list)
+    probes: list[str] = field(default_factory=list)
     probe_error: Callable[[str], Exception | None] = lambda bucket: None
     look_error: Exception | None = None
 
@@ -69,13 +70,15 @@ class Store:
             raise self.look_error
         return key in self.objects.get(bucket, set())
 
-    def probe(self, bucket: str, under: str = "") -> Abilities:
+    def look_up(self, bucket: str) -> Abilities:
         error = self.probe_error(bucket)
         if error is not None:
             raise error
         return Abilities(bucket, versioning=self.versioning)
 
-    abilities = probe
+    def probe(self, bucket: str, under: str = "") -> Abilities:
+        self.probes.append(bucket)
+        return self.look_up(bucket)
 
     def delete_all(
         self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
@@ -185,7 +188,7 @@ def test_a_phase_starts_after_the_one_before_is_acknowledged() -> None:
 
 @pytest.mark.parametrize(
     ("state", "expected"),
-    [(INVALID, {"dead-lettered": 2}), (KeyState(Kind.REFUSED, "FoldedKey"), {"refused": 2})],
+    [(INVALID, {"dead-lettered": 2}), (KeyState(Kind.REFUSED, "NotUnicode"), {"refused": 2})],
 )
 def test_x_16_an_unclean_phase_stops_the_next(state: KeyState, expected: dict[str, int]) -> None:
     """What follows a phase of which a key is not gone is never sent, and shares its word."""
@@ -380,6 +383,21 @@ def test_a_bucket_that_cannot_be_probed_is_held(error: Exception, held: str) -> 
     assert bad.held is not None
     assert bad.held.reason == held
     assert words(good) == {"deleted": 1}
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_x_12_a_store_is_tried_once_a_key_needs_it(keeps: bool) -> None:
+    """X-12: what is refused for want of knowledge is sent after a probe, or refused for good; others go on."""
+    unknown = KeyState(Kind.REFUSED, "ConditionNotChecked", "never tried")
+    store = Store()
+    store.answer = lambda number, bucket, item: (
+        unknown if isinstance(item, Delete) and not (keeps and store.probes) else None
+    )
+    _, (odd, plain) = run(store, execution(["a"], conditions={"a": KeyCondition("a", "e")}), execution(["b"]))
+
+    assert store.probes == ["b"]
+    assert words(odd) == ({"deleted": 1} if keeps else {"refused": 1})
+    assert words(plain) == {"deleted": 1}
 
 
 def test_conditions_and_versions_never_share_a_request_with_their_own_key() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.support.chain import NEVER, Chain
@@ -79,7 +80,7 @@ def test_delays_grow_and_nothing_is_rewritten_while_it_waits(chain: Chain, s3: S
     s3.create_bucket("bad", {"a": b""})
     s3.script(bad("bad", SLOW_DOWN))  # type: ignore[arg-type]
     chain.emit(promised(chain, "bad", "a"))
-    slow = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.2}
+    slow: dict[str, Any] = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.2}
 
     chain.reap(**slow, reaper_defer_delays_s=(3600.0, 7200.0))
     chain.reap(**slow, reaper_defer_delays_s=(3600.0, 7200.0))
@@ -108,7 +109,7 @@ def test_x_19_past_the_age_limit_a_key_that_is_gone_is_no_dead_letter(
 
     s3.script(script)
     (asked,) = chain.emit(promised(chain, "bad", "a"))
-    given = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.2, "reaper_age_limit_s": 0.01}
+    given: dict[str, Any] = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.2, "reaper_age_limit_s": 0.01}
 
     chain.reap(**given, reaper_defer_delays_s=(3600.0,))
     assert (chain.outcomes(), len(chain.deferred())) == ([], 1)
@@ -129,9 +130,7 @@ def test_a_guarded_intent_is_judged_by_its_first_position_when_it_comes_back(
     s3.script(bad("bad", SLOW_DOWN))  # type: ignore[arg-type]
     with chain.issuer() as issuer:
         old = issuer.attach("node-a", "tenant").generation
-        (asked,) = chain.emit(
-            chain.intent("tenant", old, (), action=events.DeleteObjects("bad", (("a",),)))
-        )
+        (asked,) = chain.emit(chain.intent("tenant", old, (), action=events.DeleteObjects("bad", (("a",),))))
         chain.reap(s3_endpoint_url=s3.url, reaper_patience_s=0.2, reaper_defer_delays_s=(3600.0,))
         issuer.attach("node-b", "tenant")
         (late,) = chain.emit(chain.intent("tenant", old, (), action=events.DeleteObjects("bad", (("b",),))))
@@ -148,7 +147,14 @@ def test_garbage_in_the_waiting_room_is_a_dead_letter(chain: Chain, s3: S3Record
     intent = promised(chain, "bucket", "a")
     topic_id = chain.topic_id(records.INTENTS)
     good = events.DeferredIntent(
-        events.Position(topic_id, 0, 0), intent.emitted_at, "test", "", 1, None, None, chain.codec.encode(intent)
+        events.Position(topic_id, 0, 0),
+        intent.emitted_at,
+        "test",
+        "",
+        1,
+        None,
+        None,
+        chain.codec.encode(intent),
     )
     chain.emit(promised(chain, "bucket", "x"))
     chain.produce(b"garbage", chain.codec.encode(good), b"", partition=0, topic=records.DEFERRED)
@@ -168,7 +174,7 @@ def test_barriers_carry_the_oldest_position_that_waits(chain: Chain, s3: S3Recor
     s3.create_bucket("bad", {"a": b""})
     s3.create_bucket("good", {"c": b""})
     s3.script(bad("bad", SLOW_DOWN))  # type: ignore[arg-type]
-    slow = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.2, "reaper_defer_delays_s": (3600.0,)}
+    slow: dict[str, Any] = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.2, "reaper_defer_delays_s": (3600.0,)}
     chain.emit(promised(chain, "good", "c"))
     chain.reap(**slow)
     chain.emit(promised(chain, "bad", "a"), promised(chain, "good", "c"))

@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import TypeVar
 
 from sexton.schemas.errors import StoreUnavailable
-from sexton.storage.abilities import Abilities, unprobed
+from sexton.storage.abilities import Abilities, Versioning, unprobed
 from sexton.storage.batches import Batches
 from sexton.storage.calls import Calls
 from sexton.storage.planning import Plan, make_plan, plain_body
-from sexton.storage.probes import probe_store
+from sexton.storage.probes import look_up, probe_store
 from sexton.storage.reply import check_reply
 from sexton.storage.settings import StoreSettings
 from sexton.storage.signing import RequestSigner
@@ -108,6 +108,22 @@ class BatchDeleter:
             if found is None:
                 found = probe_store(self.calls, self._batches, bucket, under)
                 self.learn(found)
+        return found
+
+    def look_up(self, bucket: str) -> Abilities:
+        """Return what the bucket says of itself (versioning, object lock), asked once in this process.
+
+        Two requests, nothing is written: enough for plain keys. What this leaves unknown is refused by
+        `delete_all` until a probe has tried it. Raises what `probe` raises.
+        """
+        with self._probing.setdefault(bucket, threading.Lock()):
+            found = self._abilities.get(bucket)
+            if found is None:
+                known = self._defaults.get(bucket) or self._unprobed(bucket)
+                if known.versioning is Versioning.UNKNOWN:
+                    known = look_up(self.calls, self._batches, known)
+                    self._defaults[bucket] = known
+                found = known
         return found
 
     def abilities(self, bucket: str) -> Abilities:

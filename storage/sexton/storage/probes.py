@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from sexton.storage.abilities import SPELLINGS, Abilities, Ability, Versioning
@@ -20,7 +20,7 @@ from sexton.storage.reply import child_text, local_name
 from sexton.storage.states import Delete, Kind
 from sexton.storage.xml_body import DeleteBody, build_items
 
-__all__ = ["PREFIX", "probe_store"]
+__all__ = ["PREFIX", "look_up", "probe_store"]
 
 PREFIX = ".sexton-probe/"
 """Where probes make their objects; nothing else may lie there."""
@@ -116,6 +116,16 @@ def probe_store(calls: Calls, batches: Batches, bucket: str, under: str = "") ->
         finally:
             _clean_up(probe, versioning)
     return Abilities(bucket, **found, why_unknown=tuple(probe.why))  # type: ignore[arg-type]
+
+
+def look_up(calls: Calls, batches: Batches, known: Abilities) -> Abilities:
+    """Return what is known with the bucket's versioning and object lock, which it says itself: two requests.
+
+    Raises what `probe_store` raises.
+    """
+    probe = _Probe(calls, batches, known, "")
+    lock = _object_lock(probe)[0]
+    return replace(known, object_lock=lock, versioning=_versioning(probe), why_unknown=tuple(probe.why))
 
 
 def _trials(probe: _Probe, versioning: Versioning) -> Mapping[str, object]:

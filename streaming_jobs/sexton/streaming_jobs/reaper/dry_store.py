@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import NoReturn
 
-from sexton.storage import Abilities, BatchResult, Delete
+from sexton.storage import Abilities, BatchResult, Delete, Versioning
 
 __all__ = ["DryStore"]
 
@@ -27,8 +27,10 @@ class DryStore:
         answer.set_result(BatchResult(bucket, len(items), request_ids=("dry-run",)))
         return answer
 
-    def probe(self, bucket: str, under: str = "") -> Abilities:
-        """Return that nothing is known of the bucket."""
-        return Abilities(bucket, why_unknown=("dry run",))
+    def look_up(self, bucket: str) -> Abilities:
+        """Return that a delete is a delete there: a dry run tells verdicts, not what a store would say."""
+        return Abilities(bucket, versioning=Versioning.OFF)
 
-    abilities = probe
+    def probe(self, bucket: str, under: str = "") -> Abilities:
+        """Never asked for: a dry run is refused nothing by its store."""
+        raise NotImplementedError("a dry run does not reach the store")

@@ -50,8 +50,8 @@ class Deleter(Protocol):
     def probe(self, bucket: str, under: str = "") -> Abilities:
         """Return what the bucket's store can do, tried once in this process on keys that begin with `under`."""
 
-    def abilities(self, bucket: str) -> Abilities:
-        """Return what is known of it, asking nobody."""
+    def look_up(self, bucket: str) -> Abilities:
+        """Return what the bucket says of itself: enough for plain keys."""
 
 
 class Pacer(Protocol):
@@ -158,8 +158,13 @@ class Executor:
         return lane
 
     def _probe(self, lane: Lane) -> None:
-        under = self.probes_under.get(lane.bucket, "")
-        self._job(lane, lambda: self.deleter.probe(lane.bucket, under), self._probed)
+        """Ask what the store can do: what the bucket says of itself, and once a key needs it all the rest."""
+        lane.probe_due = None
+        if lane.abilities is None:
+            self._job(lane, lambda: self.deleter.look_up(lane.bucket), self._probed)
+        else:
+            under = self.probes_under.get(lane.bucket, "")
+            self._job(lane, lambda: self.deleter.probe(lane.bucket, under), self._probed)
 
     def _begin(self, execution: Execution, lane: Lane) -> None:
         if isinstance(execution.action, events.DeletePrefix):
@@ -262,6 +267,9 @@ class Executor:
         )
 
     def _start_jobs(self, lane: Lane) -> None:
+        if lane.untried and not lane.probing:
+            lane.probing = True
+            self._probe(lane)
         if lane.to_look and self._jobs < _JOBS:
             asked = dict(list(lane.to_look.items())[:MAX_KEYS])
             for item in asked:
@@ -304,7 +312,9 @@ class Executor:
     # -- taking in
 
     def _probed(self, lane: Lane, abilities: Abilities) -> None:
+        lane.probed = lane.abilities is not None
         lane.abilities = abilities
+        self._replies.probed(lane)
         waiting, lane.unprobed = lane.unprobed, []
         for execution in waiting:
             self._begin(execution, lane)
@@ -314,7 +324,7 @@ class Executor:
         step, fate = fault_of_call(error)
         if step is Step.ENVIRONMENT:
             self._fault = self._fault or fate.detail
-        elif step is Step.AGAIN and lane.abilities is None:
+        elif step is Step.AGAIN and (lane.abilities is None or lane.untried):
             # The probe was throttled or cut: once more, while patience lasts.
             self._replies.slow_down(lane, fate)
             if lane.closed is None:
@@ -376,7 +386,6 @@ class Executor:
 
     def _probe_again(self, lane: Lane) -> None:
         if lane.probe_due is not None and lane.closed is None and self.clock() >= lane.probe_due:
-            lane.probe_due = None
             self._probe(lane)
 
     def _cut_slow(self, lane: Lane) -> None:

@@ -130,6 +130,9 @@ class Lane:
     done: int = 0
     closed: Fate | None = None
     probe_due: float | None = None
+    probing: bool = False
+    probed: bool = False
+    untried: dict[str | Delete, Fate] = field(default_factory=dict)
 
     @property
     def marks(self) -> bool:
@@ -153,6 +156,7 @@ class Lane:
             or self.unprobed
             or self.out
             or self.jobs
+            or self.untried
             or self.probe_due is not None
         )
 
@@ -245,11 +249,12 @@ class Lane:
         self.closed = why
         held: list[Item] = [*self.waiting, *self.bound, *self.erasing, *self.to_look]
         held += [item for batch in self.again for item in batch.items]
+        held += self.untried
         self.waiting, self.bound, self.erasing, self.again = [], [], [], []
         for item in held:
             unknown = item in self.sent_before or self.fates.get(item, why).unknown
             self.fates[item] = Fate(None, why.reason, why.detail, unknown=unknown)
-        self.to_look, self.probe_due = {}, None
+        self.to_look, self.untried, self.probe_due = {}, {}, None
         for execution in self.unprobed:
             execution.held = why
         self.unprobed = []

@@ -26,6 +26,9 @@ from sexton.streaming_jobs.reaper.lanes import Batch, EraseAll, Item, Lane
 
 __all__ = ["Limits", "Replies"]
 
+UNTRIED = ("FoldedKey", "ConditionNotChecked")
+"""Codes of what is refused until a probe has shown that the store does it right."""
+
 _EARLY_DENIED = 1000  # so many keys denied and none done: the bucket's policy, seen before all are tried
 _LONGEST_BACKOFF_S = 1.0
 
@@ -80,6 +83,9 @@ class Replies:
             steps.add(step)
             if step is Step.ENVIRONMENT:
                 fault = fault or fate.detail
+            elif state.code in UNTRIED and not lane.probed:
+                lane.untried[item] = fate  # until the store was seen to do it
+                continue
             elif step in (Step.AGAIN, Step.BUCKET):
                 again.append(item)
                 worst = fate if step is Step.BUCKET or Step.BUCKET not in steps else worst
@@ -123,6 +129,13 @@ class Replies:
                 again.append(item)
         if again:
             lane.again.append(Batch(again, due=self.clock(), again=True))
+        lane.sweep()
+
+    def probed(self, lane: Lane) -> None:
+        """Take in that the store was tried: what waited for that is sent, or refused for good."""
+        if lane.probed and lane.untried:
+            lane.again.append(Batch(list(lane.untried), due=self.clock(), again=True))
+            lane.untried = {}
         lane.sweep()
 
     def erased(self, lane: Lane, item: EraseAll, step: Step, fate: Fate) -> str | None:
