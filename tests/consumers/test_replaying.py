@@ -43,7 +43,7 @@ class Desk:
             value,
             key,
             partition=partition,
-            on_delivery=lambda error, message: landed.append((message.partition(), message.offset())),
+            on_delivery=lambda error, message: landed.append((message.partition(), message.offset())),  # type: ignore[arg-type]
         )
         assert producer.flush(20) == 0
         return landed[0]
