@@ -26,11 +26,11 @@ demo: setup  ## the guided end-to-end run on a throw-away local stack
 ##@ Develop
 setup: $(STAMP) java jars  ## virtual environment, packages, Java if none is found, broker jars (once)
 
-test: setup  ## all tests; PYTEST_ARGS="tests/deploy -k local" for some
+test: setup  ## all tests but the slowest; PYTEST_ARGS="tests/deploy -k local" for some
 	@$(BIN)/python -m pytest -m "not faults" $(PYTEST_ARGS)
 
-test-faults: setup  ## the slow tests that kill, pause and starve the issuer's servers
-	@$(BIN)/python -m pytest -m faults tests/issuer tests/chaos $(PYTEST_ARGS)
+test-faults: setup  ## the slow tests of faults: brokers killed in the middle of a call, two of three down
+	@$(BIN)/python -m pytest -m faults tests/issuer $(PYTEST_ARGS)
 
 model: $(STAMP)  ## search the protocol's model in larger worlds than the tests do
 	@$(BIN)/python -m tests.model

@@ -11,7 +11,7 @@ from tests.chaos.run import run
 
 from sexton.deploy.local import LocalStack
 
-pytestmark = [pytest.mark.real, pytest.mark.faults]
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +26,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 
 def test_faults_at_random(alone: LocalStack) -> None:
     """I1, I3: under faults of every kind each number is given once and no verdict is ever wrong."""
-    report = run(alone, 1, 60, most_s=15)
+    report = run(alone, 1, 40, most_s=40)
 
     assert report.violations == []
-    assert report.faults.total() > 20
+    assert report.faults.total() >= 30
     assert report.numbers > 50
     assert report.verdicts > 500
 

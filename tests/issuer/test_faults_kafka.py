@@ -20,7 +20,7 @@ from sexton.schemas import records
 from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import KafkaUnavailable
 
-pytestmark = [pytest.mark.real, pytest.mark.faults]
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture
@@ -39,6 +39,7 @@ def open_window(service: Service, tenant: str, generation: int, partition: int) 
     return service.authority().validate(asked, Deadline.after(20)).answers[0]
 
 
+@pytest.mark.faults
 def test_i_18_killed_between_append_and_read_back(
     alone: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from sexton.deploy.local import Installation, issuer, ports
 from sexton.issuer.client import IssuerClient
 
-pytestmark = [pytest.mark.real, pytest.mark.faults]
+pytestmark = pytest.mark.real
 
 
 def test_an_older_issuer_stops_at_what_it_does_not_know(fresh: Installation) -> None:
