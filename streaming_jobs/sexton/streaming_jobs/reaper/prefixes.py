@@ -72,11 +72,6 @@ class PrefixStep:
     note: str = ""
     request_ids: tuple[str, ...] = ()
 
-    @classmethod
-    def imagined(cls) -> PrefixStep:
-        """Return the step of a dry run: nothing was listed, nothing is gone."""
-        return cls(PrefixState.DONE, note="dry run")
-
 
 def prefix_refused(action: events.DeletePrefix, *, min_depth: int = 1) -> str | None:
     """Return why a prefix may not be deleted, None when it may; `min_depth` counts segments below the bucket.
