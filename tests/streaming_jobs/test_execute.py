@@ -26,6 +26,7 @@ from sexton.storage import (
     StoreRefused,
     Versioning,
 )
+from sexton.storage.wire import RawReply
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
 from sexton.streaming_jobs.reaper.execution import Execution, Result
@@ -58,17 +59,23 @@ class Store:
     looked: list[str] = field(default_factory=list)
     probes: list[str] = field(default_factory=list)
     probe_error: Callable[[str], Exception | None] = lambda bucket: None
-    look_error: Exception | None = None
+    look_status: int | None = None
 
     @property
     def calls(self) -> Any:
         return self
 
-    def exists(self, bucket: str, key: str) -> bool:
+    def exchange(self, method: str, bucket: str, key: str, query: object) -> RawReply:
+        assert method == "HEAD"
         self.looked.append(key)
-        if self.look_error is not None:
-            raise self.look_error
-        return key in self.objects.get(bucket, set())
+        status = self.look_status or (200 if key in self.objects.get(bucket, set()) else 404)
+        return RawReply(status, "", b"")
+
+    def check_bucket(self, bucket: str) -> None:
+        pass
+
+    def abilities(self, bucket: str) -> Abilities:
+        return Abilities(bucket, versioning=self.versioning)
 
     def look_up(self, bucket: str) -> Abilities:
         error = self.probe_error(bucket)
@@ -348,7 +355,7 @@ def test_x_19_what_cannot_be_looked_at_stays_pending_if_it_may_be_gone(sent: boo
     """A key that was never sent is a dead letter unseen; one that may have gone goes on waiting."""
     store = Store(
         answer=lambda number, bucket, item: BUSY,
-        look_error=StoreRefused("busy", code="SlowDown", status=503),
+        look_status=503,
     )
     _, (result,) = run(store, execution(["a"], sent_before=sent, overdue=True), patience_s=2.0)
 

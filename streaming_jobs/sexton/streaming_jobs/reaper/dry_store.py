@@ -31,6 +31,8 @@ class DryStore:
         """Return that a delete is a delete there: a dry run tells verdicts, not what a store would say."""
         return Abilities(bucket, versioning=Versioning.OFF)
 
+    abilities = look_up
+
     def probe(self, bucket: str, under: str = "") -> Abilities:
         """Never asked for: a dry run is refused nothing by its store."""
         raise NotImplementedError("a dry run does not reach the store")

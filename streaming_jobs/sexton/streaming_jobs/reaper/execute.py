@@ -22,11 +22,12 @@ from typing import Any, Protocol
 from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault
 from sexton.storage import MAX_KEYS, Abilities, BatchResult, Calls, Delete
-from sexton.streaming_jobs.reaper.execution import Execution, Result, items_of, key_of, result_of
+from sexton.streaming_jobs.reaper.execution import Execution, Result, items_of, names_of, result_of
 from sexton.streaming_jobs.reaper.expiry import expire
 from sexton.streaming_jobs.reaper.fates import SLOW_BUCKET, Fate, Step, is_throttled
-from sexton.streaming_jobs.reaper.jobs import erase_key, fault_of_call, look_at
+from sexton.streaming_jobs.reaper.jobs import erase_key, fault_of_call
 from sexton.streaming_jobs.reaper.lanes import Batch, EraseAll, Item, Lane
+from sexton.streaming_jobs.reaper.looking import look
 from sexton.streaming_jobs.reaper.prefixes import PrefixProgress, PrefixState, PrefixStep, work_prefix
 from sexton.streaming_jobs.reaper.replies import Limits, Replies
 
@@ -49,6 +50,9 @@ class Deleter(Protocol):
 
     def probe(self, bucket: str, under: str = "") -> Abilities:
         """Return what the bucket's store can do, tried once in this process on keys that begin with `under`."""
+
+    def abilities(self, bucket: str) -> Abilities:
+        """Return what is known of the bucket's store, asking nobody."""
 
     def look_up(self, bucket: str) -> Abilities:
         """Return what the bucket says of itself: enough for plain keys."""
@@ -267,21 +271,21 @@ class Executor:
         )
 
     def _start_jobs(self, lane: Lane) -> None:
-        if lane.untried and not lane.probing:
+        if not lane.probing and (lane.untried or lane.looks_odd()):
             lane.probing = True
             self._probe(lane)
-        if lane.to_look and self._jobs < _JOBS:
-            asked = dict(list(lane.to_look.items())[:MAX_KEYS])
-            for item in asked:
-                del lane.to_look[item]
-            keys = [key_of(item) for item in asked]
-            self._job(
-                lane,
-                lambda: look_at(self.deleter, lane.bucket, keys),
-                lambda lane, seen: self._replies.looked(lane, asked, seen),
-            )
+        if lane.to_look and self._jobs < _JOBS and (lane.probed or not lane.probing):
+            self._look(lane, lane.next_look())
         while lane.erasing and self._jobs < _JOBS:
             self._erase(lane, lane.erasing.pop())
+
+    def _look(self, lane: Lane, asked: dict[str | Delete, Fate]) -> None:
+        keys, versions = names_of(asked)
+        self._job(
+            lane,
+            lambda: look(self.deleter, lane.bucket, keys, versions=versions),
+            lambda lane, seen: self._replies.looked(lane, asked, seen),
+        )
 
     def _erase(self, lane: Lane, item: EraseAll) -> None:
         self._job(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sexton.schemas import events
@@ -13,7 +13,7 @@ from sexton.streaming_jobs.reaper.fates import Fate
 from sexton.streaming_jobs.reaper.lanes import EraseAll, Item, Lane
 from sexton.streaming_jobs.reaper.prefixes import PrefixProgress, PrefixStep
 
-__all__ = ["Execution", "Refusal", "Result", "conditions_of", "items_of"]
+__all__ = ["Execution", "Refusal", "Result", "conditions_of", "items_of", "key_of", "names_of", "result_of"]
 
 _GONE = (OutcomeWord.DELETED, OutcomeWord.ABSENT)
 
@@ -141,6 +141,12 @@ def _refuse(why: str) -> Fate:
 def key_of(item: Item) -> str:
     """Return an item's key."""
     return item if isinstance(item, str) else item.key
+
+
+def names_of(items: Iterable[Item]) -> tuple[list[str], dict[str, str]]:
+    """Return the keys of items, and by key the version that an item names."""
+    named = {item.key: item.version_id for item in items if isinstance(item, Delete) and item.version_id}
+    return [key_of(item) for item in items], named
 
 
 def result_of(execution: Execution, request_ids: Sequence[str]) -> Result:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from sexton.schemas import events
 from sexton.schemas.events import OutcomeWord
 from sexton.storage import MAX_KEYS
-from sexton.streaming_jobs.reaper.execution import Execution, key_of
-from sexton.streaming_jobs.reaper.fates import Fate, Seen, Step
-from sexton.streaming_jobs.reaper.jobs import Looker, fault_of_call, look_at
+from sexton.streaming_jobs.reaper.execution import Execution, key_of, names_of
+from sexton.streaming_jobs.reaper.fates import Fate, Seen
 from sexton.streaming_jobs.reaper.lanes import Item, Lane
+from sexton.streaming_jobs.reaper.looking import Looker, look
 
 __all__ = ["EXPIRED", "expire", "expired"]
 
@@ -57,14 +57,8 @@ def _expire_keys(execution: Execution, action: events.DeleteObjects, looker: Loo
 
 
 def _decide(lane: Lane, items: Sequence[Item], sent_before: bool, looker: Looker) -> None:
-    keys = [key_of(item) for item in items]
-    try:
-        seen = look_at(looker, lane.bucket, keys)
-    except Exception as error:
-        step, _ = fault_of_call(error)
-        if step is Step.ENVIRONMENT:
-            raise
-        seen = dict.fromkeys(keys, Seen.UNKNOWN)  # the bucket cannot even be asked
+    keys, versions = names_of(items)
+    seen = look(looker, lane.bucket, keys, versions=versions)
     for item in items:
         fate = lane.fates[item]
         maybe_sent = sent_before or fate.unknown or item in lane.sent_before

@@ -1,6 +1,6 @@
-"""What the execute stage does beside batches, each in a thread of its own: looking, and erasing all versions.
+"""What a failed single call means for its bucket, and erasing all versions of one key.
 
-Also what an error of such a call means for the bucket: the same table of error classes decides.
+The same table of error classes decides as for batches.
 """
 
 from __future__ import annotations
@@ -18,28 +18,22 @@ from sexton.storage import (
     ErasedSlice,
     KeyState,
     Kind,
-    NoReply,
     StoreRefused,
     VersionMark,
     erase_slice,
 )
-from sexton.storage.errors_table import Scope, classify
-from sexton.streaming_jobs.reaper.fates import Fate, Seen, Step, is_throttled, step_of
+from sexton.streaming_jobs.reaper.fates import Fate, Step, is_throttled, step_of
+from sexton.streaming_jobs.reaper.looking import state_of
 
-__all__ = ["Looker", "erase_key", "fault_of_call", "look_at"]
+__all__ = ["erase_key", "fault_of_call"]
 
 _MOST_SLICES = 10_000
 
 
-class Looker(Protocol):
-    """A store that can be looked at."""
-
+class _Eraser(Protocol):
     @property
-    def calls(self) -> Calls:
-        """Single calls."""
+    def calls(self) -> Calls: ...
 
-
-class _Eraser(Looker, Protocol):
     def delete_all(
         self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
     ) -> Future[BatchResult]: ...
@@ -50,40 +44,14 @@ def fault_of_call(error: BaseException) -> tuple[Step, Fate]:
 
     Raises what is no fault of a store.
     """
-    detail = str(error)
-    if isinstance(error, StoreRefused):
-        state = KeyState(
-            classify(Scope.REQUEST, error.code, error.status).kind, error.code, detail, error.status
-        )
-    elif isinstance(error, NoReply):
-        row = classify(Scope.REQUEST, error.code, 0)
-        state = KeyState(row.kind, error.code, detail, 0)
-    elif isinstance(error, EnvironmentFault):
-        state = KeyState(Kind.ENVIRONMENT, type(error).__name__, detail)
-    else:
+    if not isinstance(error, StoreRefused | EnvironmentFault):
         raise error
-    fate = Fate(None, state.code, detail)
+    state = state_of(error)
+    fate = Fate(None, state.code, state.message)
     if state.kind is Kind.ENVIRONMENT:
         return Step.ENVIRONMENT, fate
     transient = state.kind in (Kind.TRANSIENT, Kind.UNKNOWN, Kind.UNACCOUNTED)
     return (Step.AGAIN if transient or is_throttled(state) else Step.BUCKET), fate
-
-
-def look_at(looker: Looker, bucket: str, keys: Sequence[str]) -> dict[str, Seen]:
-    """Look at keys one by one; what could not be seen is unknown.
-
-    Raises what is wrong with everything (credentials, no way to the store).
-    """
-    return {key: _look(looker, bucket, key) for key in dict.fromkeys(keys)}
-
-
-def _look(looker: Looker, bucket: str, key: str) -> Seen:
-    try:
-        return Seen.THERE if looker.calls.exists(bucket, key) else Seen.ABSENT
-    except (StoreRefused, EnvironmentFault) as error:
-        if fault_of_call(error)[0] is Step.ENVIRONMENT:
-            raise
-        return Seen.UNKNOWN
 
 
 def erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple[Step, Fate]:

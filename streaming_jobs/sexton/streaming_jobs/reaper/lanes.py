@@ -224,6 +224,26 @@ class Lane:
         items = self._next_bound()
         return Batch(items, self.bound_users.take(len(items)))
 
+    def looks_odd(self) -> bool:
+        """Tell whether a key to be looked at is one that the store might take for another."""
+        if self.probed or not self.to_look or self.abilities is None:
+            return False
+        keys = (item if isinstance(item, str) else item.key for item in self.to_look)
+        return any(self.abilities.folded_by(key, batch=False) is not None for key in keys)
+
+    def next_look(self) -> dict[str | Delete, Fate]:
+        """Take up to 1,000 items to be looked at, no key twice."""
+        taken: dict[str | Delete, Fate] = {}
+        keys: set[str] = set()
+        for item, fate in self.to_look.items():
+            key = item if isinstance(item, str) else item.key
+            if key not in keys and len(taken) < MAX_KEYS:
+                keys.add(key)
+                taken[item] = fate
+        for item in taken:
+            del self.to_look[item]
+        return taken
+
     def _next_bound(self) -> list[str | Delete]:
         """Take up to 1,000 items with a condition or version, no key and version twice."""
         taken: list[str | Delete] = []
