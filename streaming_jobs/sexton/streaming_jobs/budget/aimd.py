@@ -19,7 +19,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-__all__ = ["RULE", "Lease", "Rule", "State", "Throttle", "Wait", "lease", "rate", "seeded", "throttled"]
+__all__ = [
+    "RULE",
+    "Lease",
+    "Rule",
+    "State",
+    "Throttle",
+    "Wait",
+    "lease",
+    "rate",
+    "sane",
+    "seeded",
+    "throttled",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +67,8 @@ class Rule:
     """A bucket that nobody used for this long is forgotten."""
     longest_pause: float = 300.0
     """More than this is not believed of a Retry-After."""
+    furthest: float = 30.0
+    """Time is handed out no further ahead than this, unless the clock was set back."""
 
 
 RULE = Rule()
@@ -114,7 +128,7 @@ class Throttle:
 
 def rate(state: State, now: float, rule: Rule = RULE) -> float:
     """Return the rate in force, keys per second."""
-    elapsed = max(0.0, now - state.since)
+    elapsed = now - _since(state, now, rule)
     period = max(rule.shortest_period, min(rule.longest_period, rule.period_keys / state.peak))
     x = elapsed / period - 1
     scale = state.peak - state.low if x < 0 else rule.growth * state.peak
@@ -125,16 +139,14 @@ def rate(state: State, now: float, rule: Rule = RULE) -> float:
 
 def lease(state: State, now: float, keys: int, rule: Rule = RULE) -> tuple[State, Lease | Wait]:
     """Reserve the time for `keys` or more, unless so much is handed out that others may still come first."""
+    state = sane(state, now, rule)
     current = rate(state, now, rule)
     begin = max(state.free_at, state.not_before, now - rule.credit)
     ahead = max(rule.slice, keys / current)
     if begin - now > ahead:
         return state, Wait(begin - now - ahead, ahead, current)
     granted = max(float(keys), current * rule.slice)
-    # Time in which nobody wanted the budget proves nothing about the limit: the curve stands still.
-    unused = max(0.0, now - rule.credit - state.free_at)
-    since = max(state.since, min(now, state.since + unused))
-    after = replace(state, since=since, free_at=begin + granted / current)
+    after = replace(state, since=_since(state, now, rule), free_at=begin + granted / current)
     return after, Lease(begin - now, granted, current)
 
 
@@ -144,7 +156,9 @@ def throttled(state: State | None, now: float, reply: Throttle, rule: Rule = RUL
     A request that was sent before the last decrease held, on time handed out before it, says nothing about
     the rate since.
     """
-    if state is None and reply.known:
+    if state is not None:
+        state = sane(state, now, rule)
+    elif reply.known:
         state = seeded(reply.known, now, rule)
     if state is None:
         low = max(rule.floor, reply.estimate * rule.hard)
@@ -160,6 +174,24 @@ def throttled(state: State | None, now: float, reply: Throttle, rule: Rule = RUL
         )
     pause = min(max(reply.retry_after, 0.0), rule.longest_pause)
     return replace(state, not_before=max(state.not_before, now + pause)) if pause else state
+
+
+def sane(state: State, now: float, rule: Rule = RULE) -> State:
+    """Return the state as it can be: after its clock was set back, instants lie too far ahead of it."""
+    free_at = min(state.free_at, now + rule.furthest)
+    return replace(
+        state,
+        since=min(state.since, now),
+        holds_from=min(state.holds_from, free_at),
+        free_at=free_at,
+        not_before=min(state.not_before, now + rule.longest_pause),
+    )
+
+
+def _since(state: State, now: float, rule: Rule) -> float:
+    # Time in which nobody wanted the budget proves nothing about the limit: the curve stood still in it.
+    unused = max(0.0, now - rule.credit - state.free_at)
+    return min(now, state.since + unused)
 
 
 def seeded(rate_before: float, now: float, rule: Rule = RULE) -> State:

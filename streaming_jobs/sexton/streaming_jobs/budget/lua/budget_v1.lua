@@ -2,8 +2,8 @@
 --
 -- KEYS[1]  hash of one bucket: low, peak, since, holds_from, free_at, not_before (see aimd.State), as texts
 -- ARGV[1]  what to do: "peek", "lease" or "throttled"
--- ARGV[2..15]  the rule (aimd.Rule), in the order of `names` below
--- ARGV[16...]  lease: keys, known rate; throttled: ago, estimate, retry_after, known rate
+-- ARGV[2..16]  the rule (aimd.Rule), in the order of `names` below
+-- ARGV[17...]  lease: keys, known rate; throttled: ago, estimate, retry_after, known rate
 -- returns  {now, "none"} when the bucket was never throttled or is forgotten, and nothing is known of it;
 --          {now, "rate", rate} to peek and throttled; {now, "lease", starts_in, keys, rate};
 --          {now, "wait", seconds, spread, rate}. All numbers are texts.
@@ -13,7 +13,8 @@ local HIGHEST = 1e9
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
 local names = {'gentle', 'hard', 'hardly', 'period_keys', 'shortest_period', 'longest_period', 'doubling', 'growth',
-               'floor', 'slice', 'rest', 'credit', 'idle', 'longest_pause'}
+               'floor', 'slice', 'rest', 'credit', 'idle', 'longest_pause',
+               'furthest'}
 local rule = {}
 for i, name in ipairs(names) do
   rule[name] = tonumber(ARGV[i + 1])
@@ -29,11 +30,22 @@ local function load()
   local state = {}
   for i, name in ipairs(fields) do
     state[name] = held[i] and tonumber(held[i])
-    if not state[name] then
+    if not state[name] or state[name] ~= state[name] then
       return nil
     end
   end
+  -- After the clock was set back (another server was promoted) instants lie too far ahead of it.
+  state.since = math.min(state.since, now)
+  state.free_at = math.min(state.free_at, now + rule.furthest)
+  state.holds_from = math.min(state.holds_from, state.free_at)
+  state.not_before = math.min(state.not_before, now + rule.longest_pause)
   return state
+end
+
+-- Time in which nobody wanted the budget proves nothing about the limit: the curve stood still in it.
+local function since(state)
+  local unused = math.max(0, now - rule.credit - state.free_at)
+  return math.min(now, state.since + unused)
 end
 
 local function save(state)
@@ -49,7 +61,7 @@ local function save(state)
 end
 
 local function rate(state)
-  local elapsed = math.max(0, now - state.since)
+  local elapsed = now - since(state)
   local period = math.max(rule.shortest_period, math.min(rule.longest_period, rule.period_keys / state.peak))
   local x = elapsed / period - 1
   local scale = x < 0 and state.peak - state.low or rule.growth * state.peak
@@ -71,8 +83,7 @@ local function lease(state, keys)
     return {text(now), 'wait', text(begin - now - ahead), text(ahead), text(current)}
   end
   local granted = math.max(keys, current * rule.slice)
-  local unused = math.max(0, now - rule.credit - state.free_at)
-  state.since = math.max(state.since, math.min(now, state.since + unused))
+  state.since = since(state)
   state.free_at = begin + granted / current
   return {text(now), 'lease', text(begin - now), text(granted), text(current)}
 end
@@ -104,11 +115,11 @@ if ARGV[1] == 'peek' then
   return state and {text(now), 'rate', text(rate(state))} or {text(now), 'none'}
 end
 if ARGV[1] == 'throttled' then
-  state = throttled(state, tonumber(ARGV[16]), tonumber(ARGV[17]), tonumber(ARGV[18]), tonumber(ARGV[19]))
+  state = throttled(state, tonumber(ARGV[17]), tonumber(ARGV[18]), tonumber(ARGV[19]), tonumber(ARGV[20]))
   save(state)
   return {text(now), 'rate', text(rate(state))}
 end
-local keys, known = tonumber(ARGV[16]), tonumber(ARGV[17])
+local keys, known = tonumber(ARGV[17]), tonumber(ARGV[18])
 if not state then
   if known <= 0 then
     return {text(now), 'none'}
