@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.schemas.settings import Settings
+from sexton.schemas.settings import load
 from sexton.streaming_jobs.budget import NoBudget, aimd, open_budget
 from sexton.streaming_jobs.budget.board import BoardUnavailable, MemoryBoard
 from sexton.streaming_jobs.budget.pacing import SharedBudget
@@ -259,7 +259,7 @@ def test_no_budget_never_waits() -> None:
 
 def test_a_process_has_one_budget_and_a_forked_one_another() -> None:
     """Two processes never talk over one connection."""
-    settings = Settings(redis_url="redis://127.0.0.1:1/0")  # type: ignore[arg-type]
+    settings = load({"SEXTON_REDIS_URL": "redis://127.0.0.1:1/0"})
     mine = open_budget(settings, tasks=2)
     assert open_budget(settings, tasks=2) is mine
     assert open_budget(settings, tasks=3) is not mine

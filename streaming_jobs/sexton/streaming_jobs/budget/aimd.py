@@ -79,10 +79,10 @@ _HIGHEST = 1e9
 class State:
     """One bucket's budget; times are instants of the clock that `now` is read from.
 
-    `low` is the rate right after the last decrease and `peak` the one before it; what is sent from `holds_from`
-    on is sent at the lower rate. `since` is where the curve starts: the decrease, moved on by the time in
-    which nobody used the budget. All time before `free_at` is handed out; nothing may be sent before
-    `not_before`. `ceiling` bounds the rate.
+    `low` is the rate right after the last decrease and `peak` the one before it; what is sent from
+    `holds_from` on is sent at the lower rate. `since` is where the curve starts: the decrease, moved on by
+    the time in which nobody used the budget. All time before `free_at` is handed out; nothing may be sent
+    before `not_before`. `ceiling` bounds the rate.
     """
 
     low: float
