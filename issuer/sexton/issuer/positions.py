@@ -12,13 +12,14 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from sexton.issuer.deadline import Deadline
 from sexton.schemas import events, records
-from sexton.schemas.cluster import Cluster, LeaderMoves, NoSuchTopic, TopicIdentity, result
+from sexton.schemas.cluster import Cluster, NoSuchTopic, TopicIdentity, result
 from sexton.schemas.errors import EnvironmentFault, KafkaUnavailable
 from sexton.schemas.settings import Settings
 
 __all__ = ["Ends", "Positions", "WrongTopic"]
 
-_MOVING_S = 0.05
+_ATTEMPT_S = 1.0
+_PAUSE_S = 0.05
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
@@ -65,26 +66,35 @@ class Positions:
 
         Raises WrongTopic when a topic was re-created, KafkaUnavailable when Kafka does not answer in time.
         """
+        attempt_s = _ATTEMPT_S
         while True:
+            attempt = Deadline.after(min(attempt_s, deadline.require("end offsets")))
             try:
-                offsets = self._latest(self._partitions, deadline) if self._partitions else None
-            except LeaderMoves as trouble:
-                self._look_again(trouble, deadline)
-                continue
-            facts = self.describe(deadline)
-            self._verify(facts)
-            # Partitions may have been added in between: their offsets must be in the answer too.
-            missed, self._partitions = self._partitions, facts[self.intents].partitions
-            if offsets is not None and missed == self._partitions:
-                ends = events.PartitionOffsets(facts[self.intents].topic_id, offsets[1:])
-                return Ends(ends, offsets[0])
+                ends = self._read_once(attempt)
+            except KafkaUnavailable:
+                if deadline.left() <= _PAUSE_S:
+                    raise
+                self._look_again(deadline)
+                attempt_s *= 2  # it may be slow only
+            else:
+                if ends is not None:
+                    return ends
 
-    def _look_again(self, trouble: LeaderMoves, deadline: Deadline) -> None:
-        if deadline.left() <= _MOVING_S:
-            raise trouble
-        with suppress(KafkaUnavailable):  # the next reading finds the same trouble and tells it
+    def _read_once(self, deadline: Deadline) -> Ends | None:
+        offsets = self._latest(self._partitions, deadline) if self._partitions else None
+        facts = self.describe(deadline)
+        self._verify(facts)
+        # Partitions may have been added in between: their offsets must be in the answer too.
+        missed, self._partitions = self._partitions, facts[self.intents].partitions
+        if offsets is None or missed != self._partitions:
+            return None
+        return Ends(events.PartitionOffsets(facts[self.intents].topic_id, offsets[1:]), offsets[0])
+
+    def _look_again(self, deadline: Deadline) -> None:
+        """Make the client ask who leads: it waits for a leader or a controller that is gone, for ever."""
+        with suppress(KafkaUnavailable):  # the next attempt finds the same trouble and tells it
             self.cluster.refresh(min(1.0, deadline.left()))
-        time.sleep(min(_MOVING_S, deadline.left()))
+        time.sleep(min(_PAUSE_S, deadline.left()))
 
     def _latest(self, partitions: int, deadline: Deadline) -> list[int] | None:
         asked = {TopicPartition(self.log, 0): _LATEST}

@@ -21,20 +21,12 @@ from sexton.schemas.errors import KafkaUnavailable
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TopicFound
 
-__all__ = ["Cluster", "LeaderMoves", "NoSuchTopic", "TopicFacts", "TopicIdentity", "result"]
+__all__ = ["Cluster", "NoSuchTopic", "TopicFacts", "TopicIdentity", "result"]
 
 _REACH_S = 10.0
 _ANSWER_S = 30.0
 _LATE_S = 0.1  # the client tells of a time-out by itself, and why
 _ABSENT = ("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_PARTITION")
-_MOVING = (
-    "NOT_LEADER_FOR_PARTITION",
-    "LEADER_NOT_AVAILABLE",
-    "OFFSET_NOT_AVAILABLE",
-    "FENCED_LEADER_EPOCH",
-    "UNKNOWN_LEADER_EPOCH",
-    "_NOENT",  # no leader known
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +48,6 @@ class TopicFacts:
 
 class NoSuchTopic(KafkaUnavailable):
     """The brokers know no such topic, or not yet."""
-
-
-class LeaderMoves(KafkaUnavailable):
-    """A partition is between two leaders, or its topic was created a moment ago."""
 
 
 class Cluster:
@@ -114,7 +102,11 @@ class Cluster:
 
     def topic_id(self, name: str) -> str | None:
         """Return the id that a topic has now, None when it does not exist."""
-        found = self.identities([name], _REACH_S).get(name)
+        try:
+            found = self.identities([name], _REACH_S).get(name)
+        except KafkaUnavailable:
+            self.refresh()  # it may have waited for a controller that is gone
+            found = self.identities([name], _REACH_S).get(name)
         return None if found is None else found.topic_id
 
     def earliest(self, topic: str, partitions: int) -> dict[int, int]:
@@ -143,7 +135,7 @@ class Cluster:
         ]
 
     def refresh(self, timeout_s: float = _REACH_S) -> Any:
-        """Ask who leads what and return it: by itself the client uses a deposed leader, or none, for ever."""
+        """Ask who leads what and return it: by itself the client goes on with one that is gone, for ever."""
         try:
             return self.admin.list_topics(timeout=timeout_s)
         except KafkaException as error:
@@ -151,16 +143,13 @@ class Cluster:
 
 
 def result(future: Future[Any], what: str, timeout_s: float = _ANSWER_S) -> Any:
-    """Return what an admin call has answered; raises KafkaUnavailable that names what was asked.
-
-    It is NoSuchTopic, or LeaderMoves when the same question may soon be answered.
-    """
+    """Return what an admin call has answered; raises KafkaUnavailable (or NoSuchTopic) that names it."""
     try:
         return future.result(timeout=timeout_s + _LATE_S)
     except KafkaException as error:
         kafka = error.args[0]
         kind = NoSuchTopic if kafka.name() in _ABSENT else KafkaUnavailable
-        raise (LeaderMoves if kafka.name() in _MOVING else kind)(f"{what}: {kafka.str()}") from error
+        raise kind(f"{what}: {kafka.str()}") from error
     except FutureTimeout as error:
         raise KafkaUnavailable(f"no time left: {what}") from error
 
