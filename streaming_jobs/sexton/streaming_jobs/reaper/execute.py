@@ -17,60 +17,24 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault
-from sexton.storage import MAX_KEYS, Abilities, BatchResult, Calls, Delete
+from sexton.storage import MAX_KEYS, Abilities, BatchResult, Delete
 from sexton.streaming_jobs.reaper.execution import Execution, Result, items_of, names_of, result_of
 from sexton.streaming_jobs.reaper.expiry import expire
-from sexton.streaming_jobs.reaper.fates import SLOW_BUCKET, Fate, Step, is_throttled
+from sexton.streaming_jobs.reaper.fates import SLOW_BUCKET, Fate, Step
 from sexton.streaming_jobs.reaper.jobs import erase_key, fault_of_call
 from sexton.streaming_jobs.reaper.lanes import Batch, EraseAll, Item, Lane
 from sexton.streaming_jobs.reaper.looking import look
+from sexton.streaming_jobs.reaper.paced import Deleter, OnePacer, PacedDeleter, Pacer
 from sexton.streaming_jobs.reaper.prefixes import PrefixProgress, PrefixState, PrefixStep, work_prefix
 from sexton.streaming_jobs.reaper.replies import Limits, Replies
 
 __all__ = ["Deleter", "Executor", "Limits", "Pacer"]
 
 _JOBS = 4  # looks, probes, erasing and prefixes under way at a time in one task
-
-
-class Deleter(Protocol):
-    """What this stage needs of `sexton.storage.BatchDeleter`."""
-
-    @property
-    def calls(self) -> Calls:
-        """Single calls."""
-
-    def delete_all(
-        self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
-    ) -> Future[BatchResult]:
-        """Send up to 1,000 items; the future raises nothing that a store can cause."""
-
-    def probe(self, bucket: str, under: str = "") -> Abilities:
-        """Return what the bucket's store can do, tried once in this process on keys that begin with `under`."""
-
-    def abilities(self, bucket: str) -> Abilities:
-        """Return what is known of the bucket's store, asking nobody."""
-
-    def look_up(self, bucket: str) -> Abilities:
-        """Return what the bucket says of itself: enough for plain keys."""
-
-
-class Pacer(Protocol):
-    """What this stage needs of the buckets' shared budget."""
-
-    def take(self, bucket: str, keys: int) -> float:
-        """Return 0.0 when so many deletes may be sent now, else seconds after which to ask again."""
-
-    def in_flight_limit(self, bucket: str) -> int:
-        """Return how many requests of the bucket this process may have out."""
-
-    def report(
-        self, bucket: str, keys: int, *, throttled: bool, retry_after_s: float | None, seconds: float
-    ) -> None:
-        """Take in one reply; `keys` are the throttled ones when throttled, else all."""
 
 
 @dataclass(slots=True)
@@ -100,8 +64,10 @@ class Executor:
     _fault: str | None = None
     _started: float = 0.0
     _replies: Replies = field(init=False)
+    _pacer: OnePacer = field(init=False)
 
     def __post_init__(self) -> None:
+        self._pacer = OnePacer(self.pacer)
         self._replies = Replies(self.limits, self.clock, self.jitter)
 
     def add(self, execution: Execution) -> None:
@@ -241,7 +207,7 @@ class Executor:
             size = lane.next_size(now, flush=flush)
             if not size:
                 break
-            wait_s = self.pacer.take(lane.bucket, size)
+            wait_s = self._pacer.take(lane.bucket, size)
             if wait_s > 0:
                 lane.pace.not_before = now + wait_s
                 break
@@ -253,7 +219,7 @@ class Executor:
         return (
             now >= lane.pace.not_before
             and self._out < self.limits.in_flight
-            and lane.out < min(lane.pace.limit, self.pacer.in_flight_limit(lane.bucket))
+            and lane.out < min(lane.pace.limit, self._pacer.in_flight_limit(lane.bucket))
         )
 
     def _send(self, lane: Lane, batch: Batch) -> None:
@@ -290,7 +256,7 @@ class Executor:
     def _erase(self, lane: Lane, item: EraseAll) -> None:
         self._job(
             lane,
-            lambda: erase_key(self.deleter, lane.bucket, item.key, bypass=lane.bypass),
+            lambda: erase_key(self._paced(lane.bucket), lane.bucket, item.key, bypass=lane.bypass),
             lambda lane, fate: self._erased(lane, item, fate),
         )
 
@@ -341,14 +307,7 @@ class Executor:
         self._out -= 1
         self.requests += result.requests
         self.request_ids[number] = result.request_id
-        throttled = sum(map(is_throttled, result.states.values())) if result.states else 0
-        self.pacer.report(
-            lane.bucket,
-            throttled or result.count,
-            throttled=throttled > 0,
-            retry_after_s=result.retry_after_s,
-            seconds=result.seconds,
-        )
+        self._pacer.took(lane.bucket, result)
         self._fault = self._replies.batch(lane, batch, result) or self._fault
         self._advance(lane, flush=False)
 
@@ -425,7 +384,7 @@ class Executor:
             self._job(
                 lane,
                 lambda action=action, progress=progress: work_prefix(  # type: ignore[misc]
-                    self.deleter,
+                    self._paced(action.bucket),
                     action,
                     progress,
                     max_objects=self.limits.prefix_objects,
@@ -436,6 +395,9 @@ class Executor:
             )
         self._drain()
 
+    def _paced(self, bucket: str) -> PacedDeleter:
+        return PacedDeleter(self.deleter, self._pacer, self.probes_under.get(bucket, ""))
+
     def _out_of_time(self) -> bool:
         return self.clock() - self._started > self.limits.slice_s
 
@@ -444,3 +406,5 @@ class Executor:
         if step.state == "environment":
             self._fault = self._fault or str(step.fault)
         lane.done += step.state == "done"
+        if step.fault is not None and step.state == "bucket":
+            self._replies.close(lane, Fate(None, step.fault.code, str(step.fault)))

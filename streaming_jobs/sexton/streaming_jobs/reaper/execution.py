@@ -32,7 +32,8 @@ class Execution:
 
     `sent_before`: an earlier attempt may have sent its keys. `was_changed`: an earlier receipt says so, None
     when nobody knows. `overdue`: past the age limit, so that what its bucket holds is decided now.
-    `held` is set when its bucket was closed before anything was queued.
+    `held` is set when its bucket was closed before anything was queued, `last_word` of a
+    prefix whose age limit has passed.
     """
 
     action: events.DeleteObjects | events.DeletePrefix
@@ -48,6 +49,7 @@ class Execution:
     refused: list[Refusal] = field(default_factory=list)
     blocked: Fate | None = None
     step: PrefixStep | None = None
+    last_word: Fate | None = None
 
     def fates(self) -> Iterator[tuple[Item, Fate | None]]:
         """Yield each item that was queued with its fate, None for plainly gone."""
@@ -207,6 +209,8 @@ def _add_unqueued(execution: Execution, result: Result) -> None:
 
 def _of_prefix(execution: Execution, result: Result) -> Result:
     step = execution.step
+    if execution.last_word is not None:
+        return _last_word(execution, execution.last_word, result)
     if step is None:
         assert execution.held is not None
         result.held, result.unknown = execution.held, execution.sent_before
@@ -219,10 +223,22 @@ def _of_prefix(execution: Execution, result: Result) -> Result:
         word = OutcomeWord.REFUSED if locked else OutcomeWord.DEAD_LETTERED
         _name(result, key, Fate(word, state.code, str(state)))
     unnamed = step.failed_count - len(step.failed)
-    result.counts[OutcomeWord.DEAD_LETTERED] += unnamed
+    if unnamed:
+        most = result.counts.most_common(1)[0][0] if result.counts else OutcomeWord.DEAD_LETTERED
+        result.counts[most] += unnamed
     result.counts[OutcomeWord.DELETED] += step.progress.gone
     if step.fault is not None:
         result.held = Fate(None, step.fault.code, str(step.fault), unknown=step.progress.gone > 0)
+    return result
+
+
+def _last_word(execution: Execution, fate: Fate, result: Result) -> Result:
+    """Return what became of a prefix that waited too long: what is gone, and that something is left."""
+    assert isinstance(execution.action, events.DeletePrefix)
+    progress = execution.step.progress if execution.step is not None else execution.progress
+    result.counts[OutcomeWord.DELETED] += progress.gone
+    if fate.word is OutcomeWord.DEAD_LETTERED:
+        _name(result, execution.action.prefix, fate)
     return result
 
 

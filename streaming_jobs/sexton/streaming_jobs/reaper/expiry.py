@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sexton.schemas import events
+from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.events import OutcomeWord
-from sexton.storage import MAX_KEYS
+from sexton.storage import MAX_KEYS, Kind, StoreRefused
 from sexton.streaming_jobs.reaper.execution import Execution, key_of, names_of
 from sexton.streaming_jobs.reaper.fates import Fate, Seen
 from sexton.streaming_jobs.reaper.lanes import Item, Lane
-from sexton.streaming_jobs.reaper.looking import Looker, look
+from sexton.streaming_jobs.reaper.looking import Looker, look, state_of
 
 __all__ = ["EXPIRED", "expire", "expired"]
 
@@ -37,6 +38,8 @@ def expire(executions: Sequence[Execution], looker: Looker) -> None:
     for execution in executions:
         if isinstance(execution.action, events.DeleteObjects):
             _expire_keys(execution, execution.action, looker)
+        else:
+            _expire_prefix(execution, execution.action, looker)
 
 
 def _expire_keys(execution: Execution, action: events.DeleteObjects, looker: Looker) -> None:
@@ -54,6 +57,33 @@ def _expire_keys(execution: Execution, action: events.DeleteObjects, looker: Loo
     waiting = [item for item, fate in execution.fates() if fate is not None and fate.word is None]
     for start in range(0, len(waiting), MAX_KEYS):
         _decide(lane, waiting[start : start + MAX_KEYS], execution.sent_before, looker)
+
+
+def _expire_prefix(execution: Execution, action: events.DeletePrefix, looker: Looker) -> None:
+    step = execution.step
+    fault = step.fault if step is not None else None
+    held = execution.held or (Fate(None, fault.code, str(fault)) if fault is not None else None)
+    if held is None:
+        return
+    gone = step.progress.gone if step is not None else execution.progress.gone
+    maybe_sent = execution.sent_before or gone > 0
+    decided = expired(held, _left(looker, action), maybe_sent=maybe_sent)
+    execution.last_word = decided if decided.word is not None else None
+
+
+def _left(looker: Looker, action: events.DeletePrefix) -> Seen:
+    """Return whether something is there under a prefix."""
+    try:
+        if action.mode is events.DeleteMode.ERASE_ALL_VERSIONS:
+            found = bool(looker.calls.version_slice(action.bucket, action.prefix, limit=1).versions)
+        else:
+            found = bool(looker.calls.list_slice(action.bucket, action.prefix, limit=1).objects)
+    except (StoreRefused, EnvironmentFault) as error:
+        state = state_of(error)
+        if state.kind is Kind.ENVIRONMENT:
+            raise EnvironmentFault(f"a prefix cannot be looked at: {state}") from error
+        return Seen.UNKNOWN
+    return Seen.THERE if found else Seen.ABSENT
 
 
 def _decide(lane: Lane, items: Sequence[Item], sent_before: bool, looker: Looker) -> None:

@@ -79,7 +79,7 @@ def judge(
     topic_id: str,
     log_offset: int,
     now: datetime,
-    rules: Rules = Rules(),  # noqa: B008  # frozen
+    rules: Rules = Rules(),
 ) -> Judgement:
     """Return the verdict on an intent that stands at `position`, below the barrier's end offset.
 

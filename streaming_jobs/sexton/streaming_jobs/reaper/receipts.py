@@ -1,8 +1,8 @@
 """What may have been worked on before this start: records that were begun and not committed.
 
 Their deletes may have been sent, and some of their receipts written. The receipts are looked through for
-one word: where an object was `changed` then, it still is; where no receipt says so and another object stands under
-the key now, the one that was meant may have gone by our own hand.
+one word: where an object was `changed` then, it still is; where no receipt says so and another object stands
+under the key now, the one that was meant may have gone by our own hand.
 """
 
 from __future__ import annotations

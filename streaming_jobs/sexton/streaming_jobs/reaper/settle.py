@@ -126,7 +126,7 @@ class Settler:
         attempt = decoded.waited.attempt + 1 if decoded.waited else 1
         return self._deferred(decoded, why.reason, why.detail, attempt, retry_at=why.retry_at)
 
-    def held(self, decoded: Decoded, result: Result) -> Row:
+    def held(self, decoded: Decoded, result: Result, progress: PrefixProgress | None = None) -> Row:
         """Return the copy of an intent that its bucket held; its age counts from the first time."""
         assert result.held is not None
         waited = decoded.waited
@@ -140,6 +140,7 @@ class Settler:
             attempt,
             since=since,
             unknown=result.unknown or (waited is not None and waited.effect_unknown),
+            progress=progress,
         )
 
     def goes_on(self, decoded: Decoded, progress: PrefixProgress) -> Row:

@@ -391,7 +391,8 @@ def _settle_one(work: _Work, decoded: Decoded, verdict: events.Verdict, executio
             return
         if result.held is not None:
             counts.add(DEFERRED, key_count(decoded.intent.action))
-            work.rows.append(settler.held(decoded, result))
+            step = execution.step if execution is not None else None
+            work.rows.append(settler.held(decoded, result, step.progress if step else None))
             return
         dead = settler.dead_letter(decoded, result)
         if dead is not None:
