@@ -113,7 +113,10 @@ def printable(text: str) -> str:
 def _in_words(event: events.Event) -> str:
     match event:
         case events.DeletionIntent():
-            return f"{event.intent_id} {_action(event.action)} {_guards(event.guards)}"
+            told = f"{event.intent_id} {_action(event.action)} {_guards(event.guards)}"
+            if (of := event.replay_of) is None:
+                return told
+            return f"{told}, replays {of.intent_id or f'{of.topic} {of.partition}/{of.offset}'}"
         case events.DeadLetter():
             place = f"{event.topic} {event.position.partition}/{event.position.offset}"
             return f"{event.intent_id or '-'} from {place} {event.reason}: {event.detail}"
