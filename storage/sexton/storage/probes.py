@@ -15,7 +15,7 @@ from typing import TypeVar
 from sexton.storage.abilities import SPELLINGS, Abilities, Ability, Versioning
 from sexton.storage.batches import Batches
 from sexton.storage.calls import Calls
-from sexton.storage.errors import StoreRefused
+from sexton.storage.errors import NoReply, StoreRefused
 from sexton.storage.reply import child_text, local_name
 from sexton.storage.states import Delete, Kind
 from sexton.storage.xml_body import DeleteBody, build_items
@@ -124,8 +124,18 @@ def look_up(calls: Calls, batches: Batches, known: Abilities) -> Abilities:
     Raises what `probe_store` raises.
     """
     probe = _Probe(calls, batches, known, "")
-    lock = _object_lock(probe)[0]
-    return replace(known, object_lock=lock, versioning=_versioning(probe), why_unknown=tuple(probe.why))
+    found: dict[str, object] = {}
+    for name, ask in (
+        ("object_lock", lambda: _object_lock(probe)[0]),
+        ("versioning", lambda: _versioning(probe)),
+    ):
+        try:
+            found[name] = ask()
+        except NoReply as error:
+            if error.code != "NotADeleteResult":
+                raise
+            probe.why.append(f"{name}: an answer that is none")
+    return replace(known, **found, why_unknown=tuple(probe.why))  # type: ignore[arg-type]
 
 
 def _trials(probe: _Probe, versioning: Versioning) -> Mapping[str, object]:

@@ -184,7 +184,7 @@ class Executor:
         """Put off those items whose repeat would leave a second marker until they were looked at."""
         others: list[Item] = []
         for item in items:
-            if isinstance(item, EraseAll) or lane.effect(item) != "hidden":
+            if isinstance(item, EraseAll) or not lane.may_mark(item):
                 others.append(item)
             else:
                 lane.to_look[item] = Fate(None, "repeat", "sent before")

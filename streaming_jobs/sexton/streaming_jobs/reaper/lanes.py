@@ -139,12 +139,16 @@ class Lane:
         """Tell whether a plain delete leaves a delete marker, or may: then no repeat goes unlooked."""
         return self.abilities is None or self.abilities.versioning is not Versioning.OFF
 
+    def may_mark(self, item: Item) -> bool:
+        """Tell whether sending the item twice may leave a second marker."""
+        return self.marks and not _erases(item)
+
     def effect(self, item: Item) -> str:
         """Return how the item's object goes: hidden by a marker, erased for good, or plainly deleted."""
-        if not self.marks:
+        known = self.abilities.versioning if self.abilities else Versioning.UNKNOWN
+        if known not in (Versioning.ON, Versioning.SUSPENDED):
             return "deleted"
-        erased = isinstance(item, EraseAll) or (isinstance(item, Delete) and item.version_id is not None)
-        return "erased" if erased else "hidden"
+        return "erased" if _erases(item) else "hidden"
 
     @property
     def idle(self) -> bool:
@@ -278,3 +282,7 @@ class Lane:
         for execution in self.unprobed:
             execution.held = why
         self.unprobed = []
+
+
+def _erases(item: Item) -> bool:
+    return isinstance(item, EraseAll) or (isinstance(item, Delete) and item.version_id is not None)

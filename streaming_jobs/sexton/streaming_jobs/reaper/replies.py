@@ -178,7 +178,7 @@ def _decided(lane: Lane, item: str | Delete, state: KeyState) -> tuple[Step, Fat
     decided = step_of(
         state,
         sent_before=item in lane.sent_before,
-        repeat_marks=lane.effect(item) == "hidden",
+        repeat_marks=lane.may_mark(item),
         tries=0 if busy else tries,
     )
     if state.effect_unknown:
