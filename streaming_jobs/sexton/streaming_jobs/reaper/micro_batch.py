@@ -124,7 +124,7 @@ class MicroBatches:
             barrier.log_offset,
             tuple(barrier.ends),
             topic=topic,
-            deferred_topic_id=self.room.place.topic_id,
+            deferred_topic_id="" if first else self.room.place.topic_id,
             delays=tuple(self.room.delays),
             tasks=self.spark.sparkContext.defaultParallelism,
             sent_below=sent_below,

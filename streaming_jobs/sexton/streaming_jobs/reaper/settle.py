@@ -52,7 +52,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Settler:
-    """Turns decisions into rows; one for each task. `delays` are the tiers' in seconds."""
+    """Turns decisions into rows; one for each task. `delays` are the tiers' in seconds.
+
+    `deferred_topic_id` is that of the topic that is read, empty when it is the intents topic.
+    """
 
     codec: Codec
     prefix: str
