@@ -253,6 +253,17 @@ def test_x_7_a_fault_of_everything_ends_the_task() -> None:
         run(store, execution(["a"]))
 
 
+def test_a_key_that_a_proxy_cannot_carry_does_not_close_its_bucket() -> None:
+    """A bare 404 about one key of a bucket that works holds that key's intent and nothing else."""
+    bare = KeyState(Kind.BUCKET, "404", "", 404)
+    store = Store(answer=lambda number, bucket, item: bare if item == "a\nb" else None)
+    executor, (odd, plain) = run(store, execution(["a\nb"]), execution(["b"]))
+
+    assert odd.held is not None
+    assert words(plain) == {"deleted": 1}
+    assert executor.troubled() == {}
+
+
 def test_one_denied_key_is_its_own_end() -> None:
     """A key that is denied beside one that is not is a dead letter; alone in its bucket too."""
     store = Store(answer=lambda number, bucket, item: DENIED if item == "a" else None)

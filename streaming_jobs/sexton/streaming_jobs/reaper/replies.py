@@ -183,6 +183,9 @@ def _decided(lane: Lane, item: str | Delete, state: KeyState) -> tuple[Step, Fat
     )
     if state.effect_unknown:
         lane.sent_before.add(item)
+    if decided[0] is Step.BUCKET and lane.done and state.code.isdigit():
+        # An error without a code of S3 about a bucket that works is this key's: one that a proxy cannot carry.
+        return (Step.AGAIN if tries < MOST_TRIES else Step.DONE), decided[1]
     return decided
 
 
