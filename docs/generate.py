@@ -1,4 +1,7 @@
-"""Generate docs/settings.md from the code's own tables: `python -m docs.generate` at the root of the tree."""
+"""Generate what the pages take from the code's own tables: `python -m docs.generate` at the root of the tree.
+
+docs/settings.md is written as a whole, docs/executor.md gets its table of error classes.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ from pathlib import Path
 
 from sexton.schemas.settings import explain
 from sexton.schemas.topics import TOPICS, TopicNeed
+from sexton.storage import table_markdown
 
-__all__ = ["SETTINGS", "main", "settings_page"]
+__all__ = ["EXECUTOR", "SETTINGS", "executor_page", "main", "settings_page", "with_table"]
 
 _DAY_MS = 24 * 60 * 60 * 1000
 _MIB = 1024 * 1024
 SETTINGS = Path(__file__).with_name("settings.md")
+EXECUTOR = Path(__file__).with_name("executor.md")
 _HEAD = """\
 # Settings
 
@@ -70,9 +75,23 @@ def settings_page() -> str:
     return "\n".join([_HEAD.rstrip("\n"), *rows, _TAIL.rstrip("\n"), *map(_topic, TOPICS)]) + "\n"
 
 
+def executor_page() -> str:
+    """Return the page about the executor with the table of error classes as the code has it."""
+    return with_table(EXECUTOR.read_text(encoding="utf-8"), "error classes", table_markdown())
+
+
+def with_table(page: str, name: str, table: str) -> str:
+    """Return the page with the table between its two marks replaced."""
+    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+    head, _, rest = page.partition(start)
+    _, _, tail = rest.partition(end)
+    return f"{head}{start}\n{table}\n{end}{tail}"
+
+
 def main() -> None:
-    """Write the page."""
+    """Write the pages."""
     SETTINGS.write_text(settings_page(), encoding="utf-8")
+    EXECUTOR.write_text(executor_page(), encoding="utf-8")
 
 
 def _topic(need: TopicNeed) -> str:

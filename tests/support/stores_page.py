@@ -1,6 +1,6 @@
-"""Write the tables of docs/stores.md: `python -m tests.support.stores_page` at the root of the tree.
+"""Write the table of probes in docs/stores.md: `python -m tests.support.stores_page` at the root of the tree.
 
-The table of error classes comes from the code, the table of probes from running every store that is built.
+It comes from running every store, so all of them have to be built.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import boto3
+from docs.generate import with_table
 from tests.support.s3_stores import STORES, Running, binary_of
 
-from sexton.storage import SPELLINGS, Abilities, Ability, BatchDeleter, table_markdown
+from sexton.storage import SPELLINGS, Abilities, Ability, BatchDeleter
 
-__all__ = ["PAGE", "main", "probe_table", "with_table"]
+__all__ = ["PAGE", "main", "probe_table"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores.md"
 _ROWS = {
@@ -40,22 +41,12 @@ def probe_table(found: Mapping[str, Abilities]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def with_table(page: str, name: str, table: str) -> str:
-    """Return the page with the table between its two marks replaced."""
-    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
-    head, _, rest = page.partition(start)
-    _, _, tail = rest.partition(end)
-    return f"{head}{start}\n{table}\n{end}{tail}"
-
-
 def main() -> None:
-    """Write both tables."""
+    """Write the table, unless a store is missing."""
     found = {name: _probe(name) for name, (_, build) in STORES.items() if not build or binary_of(build)}
-    page = PAGE.read_text(encoding="utf-8")
-    page = with_table(page, "error classes", table_markdown())
     if len(found) == len(STORES):
-        page = with_table(page, "probes", probe_table(found))
-    PAGE.write_text(page, encoding="utf-8")
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(with_table(page, "probes", probe_table(found)), encoding="utf-8")
 
 
 def _probe(name: str) -> Abilities:
