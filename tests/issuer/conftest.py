@@ -9,12 +9,15 @@ from contextlib import ExitStack
 
 import pytest
 from confluent_kafka import Producer
-from tests.support.issuing import Case, Serve, Write
+from tests.support.issuing import Case, Serve, Write, attach
+from tests.support.snapshots import Place
 
 from sexton.deploy.local import Installation, LocalStack
 from sexton.issuer.client import IssuerClient
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.service import Service
+from sexton.issuer.snapshot_keeper import take_snapshot
+from sexton.issuer.snapshots import Snapshot
 from sexton.issuer.testing import FakeIssuer
 from sexton.schemas import records
 from sexton.schemas.settings import Settings
@@ -80,6 +83,18 @@ def write() -> Write:
         assert producer.flush(10) == 0
 
     return produce
+
+
+@pytest.fixture
+def filled(fresh: Installation, serve: Serve) -> tuple[Place, list[Snapshot]]:
+    """An installation with two snapshots, each after some events, and events after the newer one."""
+    service, taken = serve(fresh.settings), []
+    for number in range(2):
+        for tenant in ("a", "b", "ü ☃"):
+            attach(service, f"n{number}", tenant)
+        taken.append(take_snapshot(fresh.settings, 30))
+    attach(service, "n9", "c")
+    return Place(fresh.settings), taken
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])

@@ -17,7 +17,7 @@ from sexton.schemas import events
 from sexton.schemas.errors import KafkaUnavailable, SextonError
 from sexton.schemas.settings import Settings
 
-__all__ = ["check_genesis", "read_genesis", "write_genesis"]
+__all__ = ["await_topics", "check_genesis", "read_genesis", "write_genesis"]
 
 
 def read_genesis(settings: Settings, deadline: Deadline) -> events.Genesis | None:
@@ -52,7 +52,7 @@ def write_genesis(settings: Settings, timeout_s: float = 15.0) -> events.Genesis
     """
     deadline = Deadline.after(timeout_s)
     positions = Positions(settings)
-    _await_topics(positions, deadline)
+    await_topics(positions, deadline)
     found = read_genesis(settings, deadline)
     if found is None:
         ends = positions.read(deadline)
@@ -68,8 +68,11 @@ def write_genesis(settings: Settings, timeout_s: float = 15.0) -> events.Genesis
     return found
 
 
-def _await_topics(positions: Positions, deadline: Deadline) -> None:
-    """Wait a moment for topics that were created just now: not every broker knows them at once."""
+def await_topics(positions: Positions, deadline: Deadline) -> None:
+    """Wait a moment for topics that were created just now: not every broker knows them at once.
+
+    Raises WrongTopic when one is still missing, KafkaUnavailable.
+    """
     patience = Deadline.after(min(5.0, deadline.left()))
     while True:
         try:

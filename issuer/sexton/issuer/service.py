@@ -9,7 +9,7 @@ import threading
 from sexton.issuer.access import Access
 from sexton.issuer.authority import Authority
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.genesis import check_genesis, read_genesis
+from sexton.issuer.genesis import await_topics, check_genesis, read_genesis
 from sexton.issuer.log import LogReader, LogWriter
 from sexton.issuer.metrics import Metrics
 from sexton.issuer.positions import Positions, WrongTopic
@@ -54,6 +54,7 @@ class Service:
         self._stopping = threading.Event()
         deadline = Deadline.after(start_s)
         self._positions = Positions(settings)
+        await_topics(self._positions, deadline)
         check_topics(self._positions, deadline)
         genesis = self._read_genesis(deadline)
         self.projection = Projection(settings, genesis.generations_topic_id)
@@ -180,7 +181,6 @@ _MANY = 50_000
 
 def check_topics(positions: Positions, deadline: Deadline) -> None:
     """Raise WrongTopic when the log or the intents topic is missing or wrongly set up."""
-    positions.describe(deadline)  # raises when one is missing
     names = {records.GENERATIONS: positions.log, records.INTENTS: positions.intents}
     found = positions.cluster.topics(list(names.values()), deadline.require("settings of topics"))
     brokers = positions.cluster.brokers()
