@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import io
 import json
@@ -20,6 +21,7 @@ from tests.support import pages
 from tests.support.pages import PAGES, ROOT
 
 import sexton.producers
+from sexton.consumers.dead_letters_topics import REPLAY
 from sexton.deploy.demo.checks import CHECKS
 from sexton.deploy.main import NOUNS, run
 from sexton.issuer.metrics import Metrics
@@ -27,11 +29,14 @@ from sexton.producers import Limits
 from sexton.schemas.checks import check_intent
 from sexton.schemas.events import Action, DeletionIntent, Guard, OutcomeWord
 from sexton.schemas.forms import from_json
-from sexton.schemas.settings import load
+from sexton.schemas.settings import explain, load
 from sexton.streaming_jobs.reaper import progress
 from sexton.streaming_jobs.reaper.counts import Counts
+from sexton.streaming_jobs.reaper.expiry import EXPIRED
+from sexton.streaming_jobs.reaper.fates import SLOW_BUCKET
 
 DOCS = ROOT / "docs"
+PARTS = ("schemas", "storage", "issuer", "producers", "streaming_jobs", "consumers", "deploy")
 FILLED = {"intent_id": "given-by-emit", "emitted_at": datetime.now(UTC), "emitter": "given-by-emit"}
 NO_PLACE_HERE = re.compile(
     r"p[y]pi[.]o|python[h]osted|mav[e]n[.]org|npm[j]s[.]|proxy[.]go[l]ang|deb[.]deb[i]an|spark-pack[a]ges[.]org"
@@ -44,6 +49,17 @@ def source(*folders: str) -> str:
     return "\n".join(
         file.read_text(encoding="utf-8") for folder in folders for file in (ROOT / folder).glob("**/*.py")
     )
+
+
+def texts(*folders: str) -> set[str]:
+    """Every text in the code of some parts, and the plain pieces of those with values in them."""
+    nodes = (
+        node
+        for folder in folders
+        for file in (ROOT / folder).glob("**/*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    )
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
 def anchors(page: Path) -> set[str]:
@@ -95,6 +111,47 @@ def test_every_command_exists(page: Path, capsys: pytest.CaptureFixture[str]) ->
         assert [flag for flag in flags if not re.search(rf"{flag}\b", told)] == []
 
 
+def test_hints_name_pages_and_headings_that_exist() -> None:
+    """What an error's hint sends its reader to is there, as a heading of that page."""
+    named = [hint for text in texts(*PARTS) for hint in re.findall(r"docs/(\w+\.md)(?:, '([^']+)')?", text)]
+    headings = {page.name: re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE) for page in PAGES}
+
+    assert ("operating.md", "A damaged checkpoint") in named
+    assert [(page, title) for page, title in named if title and title not in headings[page]] == []
+    assert [page for page, _ in named if page not in headings] == []
+
+
+def test_every_message_of_the_runbook_is_one_of_the_code() -> None:
+    """What the reaper is said to say when it stops or waits, it says; each case has a section of its own."""
+    text = (DOCS / "operating.md").read_text(encoding="utf-8")
+    section = text.partition("## When it stops, or waits\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \| (.+) \|$", section.partition("\n### ")[0], re.MULTILINE)[2:]
+    said = texts("streaming_jobs", "storage", "schemas", "issuer")
+    pieces = {
+        piece.strip()
+        for told, _ in rows
+        for message in re.findall(r"`([^`]+)`", told)
+        for piece in message.split("...")
+        if piece.strip(" :,")
+    }
+    linked = set(re.findall(r"\]\(#([\w-]+)\)", "".join(where for _, where in rows)))
+    cases = set(re.findall(r"^### (.+)$", section, re.MULTILINE)) - {"A new checkpoint"}
+
+    assert len(pieces) > 20
+    assert [piece for piece in pieces if not any(piece in each for each in said)] == []
+    assert {re.sub(r"[^\w\- ]", "", case.lower()).replace(" ", "-") for case in cases} == linked
+
+
+def test_every_setting_on_a_page_exists() -> None:
+    """No page names a variable that the settings do not have."""
+    known = {row.variable for row in explain(environ={})}
+    named = {
+        name for page in PAGES for name in re.findall(r"\bSEXTON_[A-Z0-9_]*[A-Z0-9]\b", page.read_text())
+    }
+
+    assert named - known == set()
+
+
 def test_the_settings_page_is_fresh() -> None:
     """docs/settings.md is what `python -m docs.generate` writes."""
     assert docs.generate.SETTINGS.read_text(encoding="utf-8") == docs.generate.settings_page()
@@ -133,8 +190,14 @@ def test_words_and_reasons_are_listed() -> None:
     text = (DOCS / "records.md").read_text(encoding="utf-8")
     reasons = set(re.findall(r'UndecodableRecord\(\s*"([a-z-]+)"', source("schemas"))) - {"null"}
     judge = (ROOT / "streaming_jobs/sexton/streaming_jobs/reaper/judge.py").read_text(encoding="utf-8")
-    reasons |= set(re.findall(r'(?:VerdictResult\.\w+, |NotYet\(\s*)"([a-z-]+)"', judge))
-    assert {"superseded", "not-before", "trailing-bytes"} <= reasons
+    reasons |= set(re.findall(r'(?:VerdictResult\.\w+, |NotYet\(\s*|return \(?)"([a-z-]+)"', judge))
+    reaper = source("streaming_jobs/sexton/streaming_jobs/reaper")
+    for written in (r'Fate\(word, "([a-z-]+)"', r'_deferred\(decoded, "([a-z-]+)"', r'Kind\.FINAL,\s*"(\w+)"'):
+        found = set(re.findall(written, reaper))
+        assert found, written
+        reasons |= found
+    reasons |= {EXPIRED, SLOW_BUCKET, REPLAY}
+    assert {"superseded", "not-before", "trailing-bytes", "prefix-refused", "StillWritten"} <= reasons
 
     assert {name for name in {*reasons, *OutcomeWord} if f"| `{name}` |" not in text} == set()
 
