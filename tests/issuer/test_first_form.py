@@ -130,6 +130,17 @@ def test_a_stale_node_and_a_stale_attachment_are_told_apart(
     assert (open_parts(kept), open_parts(moved)) == ((True, False), (False, False))
 
 
+def test_a_stale_node_takes_nothing_from_its_successor(case: Case, node: Registration, unique: str) -> None:
+    """Detach by a node that has registered again elsewhere is refused, and changes nothing."""
+    case.issuer.attach(node.node, unique, registration=node)
+    again = case.issuer.register_node(node.node)
+
+    with refused("stale-node"):
+        case.issuer.detach(node.node, unique, registration=node)
+    assert case.issuer.re_attach(node.node, registration=again) == {unique: 2}
+    assert case.issuer.detach(node.node, unique, registration=again) == 2
+
+
 def test_a_stale_node_gets_nothing(case: Case, node: Registration, unique: str) -> None:
     """A node that has registered again elsewhere is told to stop by every call that hands out generations."""
     case.issuer.attach(node.node, unique, registration=node)

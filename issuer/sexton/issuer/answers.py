@@ -170,7 +170,13 @@ class Issuer(Protocol):
         """Start tenants and nodes at the numbers that they have elsewhere; return the log offset."""
 
     def detach(
-        self, node: str, tenant: str, request_id: str | None = None, deadline: float | None = None
+        self,
+        node: str,
+        tenant: str,
+        request_id: str | None = None,
+        deadline: float | None = None,
+        *,
+        registration: Registration | None = None,
     ) -> int:
         """Take a tenant from the node that holds it and return its generation."""
 

@@ -190,13 +190,20 @@ class IssuerClient:
         return int(self._issue("/v1/import", body, request_id, deadline)["log_offset"])
 
     def detach(
-        self, node: str, tenant: str, request_id: str | None = None, deadline: float | None = None
+        self,
+        node: str,
+        tenant: str,
+        request_id: str | None = None,
+        deadline: float | None = None,
+        *,
+        registration: Registration | None = None,
     ) -> int:
         """Take a tenant from the node that holds it; its generation, returned, stays the newest.
 
-        May raise RequestRefused: `not-held`, `request-id-conflict`.
+        May raise RequestRefused: `not-held`, `request-id-conflict`, `stale-node`: the node must stop.
         """
-        answer = self._issue("/v1/detach", {"node": node, "tenant": tenant}, request_id, deadline)
+        body = {"node": node, "tenant": tenant, **registered(registration)}
+        answer = self._issue("/v1/detach", body, request_id, deadline)
         return int(answer["generation"])
 
     def drop(self, tenant: str, request_id: str | None = None, deadline: float | None = None) -> int:

@@ -259,11 +259,16 @@ def check_believed(tenant: str, believed: int | None, newest: int | None) -> Non
         )
 
 
-def held(state: State, node: str, tenant: str, believed: int | None) -> int:
+def held(
+    state: State, node: str, tenant: str, believed: int | None, node_generation: int | None = None
+) -> int:
     """Return the newest generation of a tenant that this node holds.
 
-    Raises RequestRefused `not-held`, or `generation-not-newest` for a caller who believes in another one.
+    Raises RequestRefused `not-held`, `generation-not-newest` for a caller who believes in another one, or
+    `stale-node` for one that has been started again elsewhere: it may not take what its successor holds.
     """
+    if node_generation is not None:
+        check_node(state, node, node_generation)
     found = state.tenant(tenant)
     if found is None or found.holder != node or found.newest is None:
         raise RequestRefused("not-held", f"{node} does not hold the tenant: {tenant}")

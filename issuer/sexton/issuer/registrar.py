@@ -70,12 +70,13 @@ class Registrar:
     def detach(self, asked: wire.Detach, deadline: Deadline) -> wire.Ended:
         """Take a tenant from its holder; its generation stays the newest until it is superseded.
 
-        Raises RequestRefused: `not-held`, `generation-not-newest`, `request-id-conflict`.
+        Raises RequestRefused: `not-held`, `generation-not-newest`, `request-id-conflict`; `stale-node` for a
+        node generation that is not the newest.
         """
         request_id, caller = identity(asked.request_id, asked.caller, asked.node)
 
         def make(state: State, _: events.PartitionOffsets) -> events.Detached:
-            generation = held(state, asked.node, asked.tenant, asked.generation)
+            generation = held(state, asked.node, asked.tenant, asked.generation, asked.node_generation)
             now = datetime.now(UTC)
             return events.Detached(request_id, caller, asked.node, asked.tenant, generation, now)
 

@@ -143,13 +143,21 @@ class FakeIssuer:
         return Registration(node, found.number, done.granted[node], done.offsets[0])
 
     def detach(
-        self, node: str, tenant: str, request_id: str | None = None, deadline: float | None = None
+        self,
+        node: str,
+        tenant: str,
+        request_id: str | None = None,
+        deadline: float | None = None,
+        *,
+        registration: Registration | None = None,
     ) -> int:
         """Take a tenant from the node that holds it and return its generation."""
         request_id = _id(request_id)
         done = self._answered(request_id, Request(self._caller, "detach", node, 1), tenant)
         if done is None:
-            generation = held(self._state, node, tenant, None)
+            generation = held(
+                self._state, node, tenant, None, registration.generation if registration else None
+            )
             done = self._carry_out(
                 events.Detached(request_id, self._caller, node, tenant, generation, _EPOCH)
             )

@@ -86,6 +86,7 @@ class Detach(Struct, forbid_unknown_fields=True):
     node: Name
     tenant: Name
     generation: int | None = None
+    node_generation: int | None = None
     request_id: Name | None = None
     caller: Name | None = None
 
