@@ -125,7 +125,7 @@ def test_every_message_of_the_runbook_is_one_of_the_code() -> None:
     """What the reaper is said to say when it stops or waits, it says; each case has a section of its own."""
     text = (DOCS / "operating.md").read_text(encoding="utf-8")
     section = text.partition("## When it stops, or waits\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (.+?) \| (.+) \|$", section.partition("\n### ")[0], re.MULTILINE)[2:]
+    rows = re.findall(r"^\| (.+?) \| (.+) \|$", section.partition("\n### ")[0], re.MULTILINE)[1:]
     said = texts("streaming_jobs", "storage", "schemas", "issuer")
     pieces = {
         piece.strip()
@@ -192,7 +192,11 @@ def test_words_and_reasons_are_listed() -> None:
     judge = (ROOT / "streaming_jobs/sexton/streaming_jobs/reaper/judge.py").read_text(encoding="utf-8")
     reasons |= set(re.findall(r'(?:VerdictResult\.\w+, |NotYet\(\s*|return \(?)"([a-z-]+)"', judge))
     reaper = source("streaming_jobs/sexton/streaming_jobs/reaper")
-    for written in (r'Fate\(word, "([a-z-]+)"', r'_deferred\(decoded, "([a-z-]+)"', r'Kind\.FINAL,\s*"(\w+)"'):
+    for written in (
+        r'Fate\(word, "([a-z-]+)"',
+        r'_deferred\(decoded, "([a-z-]+)"',
+        r'Kind\.FINAL,\s*"(\w+)"',
+    ):
         found = set(re.findall(written, reaper))
         assert found, written
         reasons |= found
