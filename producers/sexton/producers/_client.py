@@ -268,7 +268,11 @@ class Sexton:
 
     def _give_back(self, tenant: str) -> int:
         self._open()
-        return self._authority().detach(self._node, tenant)
+        if self._registration is None:
+            return self._authority().detach(self._node, tenant)
+        # A stale registration may not give back what its successor holds.
+        issuer: Any = self._authority()
+        return int(issuer.detach(self._node, tenant, registration=self._registration))
 
     def _end(self, name: str, why: HandleUnusable) -> None:
         handle = self._handles.pop(name, None)

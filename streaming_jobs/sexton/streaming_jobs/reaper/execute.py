@@ -174,7 +174,7 @@ class Executor:
         if execution.sent_before and lane.marks:
             new = self._look_first(lane, new)
         if plain:
-            lane.waiting += new  # type: ignore[arg-type]  # they are this intent's keys
+            lane.waiting.items += new  # type: ignore[arg-type]  # they are this intent's keys
             lane.users.add(execution, len(new))
         else:
             lane.queue(execution, new)
@@ -231,9 +231,10 @@ class Executor:
         self.retried += len(batch.items) if batch.again else 0
         lane.out += 1
         self._out += 1
+        sent_at = self.clock()
         future = self.deleter.delete_all(lane.bucket, batch.items, bypass_governance=lane.bypass)
         future.add_done_callback(
-            lambda done: self._done.put(lambda: self._replied(lane, batch, number, done.result()))
+            lambda done: self._done.put(lambda: self._replied(lane, batch, number, sent_at, done.result()))
         )
 
     def _start_jobs(self, lane: Lane) -> None:
@@ -302,12 +303,12 @@ class Executor:
         else:
             self._replies.close(lane, fate)
 
-    def _replied(self, lane: Lane, batch: Batch, number: int, result: BatchResult) -> None:
+    def _replied(self, lane: Lane, batch: Batch, number: int, sent_at: float, result: BatchResult) -> None:
         lane.out -= 1
         self._out -= 1
         self.requests += result.requests
         self.request_ids[number] = result.request_id
-        self._pacer.took(lane.bucket, result)
+        self._pacer.took(lane.bucket, result, self.clock() - sent_at)
         self._fault = self._replies.batch(lane, batch, result) or self._fault
         self._advance(lane, flush=False)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "EraseAll", "Item", "Lane", "Pace"]
 
+_COMPACT_AT = 100_000
 _FIRST_IN_FLIGHT = 2  # a bucket that hangs holds so many connections, until its first clean reply
 _SHORTEST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 0.4
@@ -43,6 +44,26 @@ class Batch:
     users: Sequence[Execution] = ()
     due: float = 0.0
     again: bool = False
+
+
+@dataclass(slots=True)
+class Keys:
+    """A queue of keys that are taken by the thousand; taking costs what is taken, however many wait."""
+
+    items: list[str] = field(default_factory=list)
+    start: int = 0
+
+    def __len__(self) -> int:
+        return len(self.items) - self.start
+
+    def take(self, most: int) -> list[str]:
+        """Take up to so many from the front."""
+        taken = self.items[self.start : self.start + most]
+        self.start += len(taken)
+        if self.start >= _COMPACT_AT:
+            del self.items[: self.start]
+            self.start = 0
+        return taken
 
 
 @dataclass(slots=True)
@@ -111,7 +132,7 @@ class Lane:
     bypass: bool
     abilities: Abilities | None = None
     seen: set[Item] = field(default_factory=set)
-    waiting: list[str] = field(default_factory=list)
+    waiting: Keys = field(default_factory=Keys)
     bound: list[Delete] = field(default_factory=list)
     erasing: list[EraseAll] = field(default_factory=list)
     again: list[Batch] = field(default_factory=list)
@@ -193,7 +214,7 @@ class Lane:
         for item in items:
             match item:
                 case str():
-                    self.waiting.append(item)
+                    self.waiting.items.append(item)
                 case Delete():
                     self.bound.append(item)
                 case EraseAll():
@@ -223,7 +244,7 @@ class Lane:
             if batch.due <= now:
                 return self.again.pop(index)
         if len(self.waiting) >= MAX_KEYS or (flush and self.waiting):
-            keys, self.waiting = self.waiting[:MAX_KEYS], self.waiting[MAX_KEYS:]
+            keys = self.waiting.take(MAX_KEYS)
             return Batch(keys, self.users.take(len(keys)))
         items = self._next_bound()
         return Batch(items, self.bound_users.take(len(items)))
@@ -271,10 +292,10 @@ class Lane:
     def close(self, why: Fate) -> None:
         """Send nothing more; what is unsent is held for the given reason."""
         self.closed = why
-        held: list[Item] = [*self.waiting, *self.bound, *self.erasing, *self.to_look]
+        held: list[Item] = [*self.waiting.take(len(self.waiting)), *self.bound, *self.erasing, *self.to_look]
         held += [item for batch in self.again for item in batch.items]
         held += self.untried
-        self.waiting, self.bound, self.erasing, self.again = [], [], [], []
+        self.bound, self.erasing, self.again = [], [], []
         for item in held:
             unknown = item in self.sent_before or self.fates.get(item, why).unknown
             self.fates[item] = Fate(None, why.reason, why.detail, unknown=unknown)
