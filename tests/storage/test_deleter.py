@@ -8,6 +8,7 @@ import time
 import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,6 +19,7 @@ from sexton.schemas.settings import load
 from sexton.storage import (
     BatchDeleter,
     InvalidBatch,
+    Kind,
     NoReply,
     StoreSettings,
     UncleanReply,
@@ -214,6 +216,26 @@ class TestCredentials:
             deleter.delete("bucket", ["a"])
 
         assert "x-amz-security-token" in s3.deletes()[-1].headers["authorization"]
+
+    def test_renewed_credentials_are_found_after_a_refusal(
+        self, s3: S3Recorder, settings: StoreSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """Credentials of a file that the store refuses are looked up anew: no restart is needed."""
+        file = tmp_path / "credentials"
+        text = "[default]\naws_access_key_id = {}\naws_secret_access_key = {}\n"
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+        monkeypatch.setattr("sexton.storage.signing._RESOLVE_EVERY_S", 0.0)
+        file.write_text(text.format("old", "old"))
+        with BatchDeleter(settings) as deleter:
+            first = deleter.delete_all("bucket", ["a"]).result()
+            file.write_text(text.format(s3.access_key, s3.secret_key))
+            deleter.delete_all("bucket", ["a"]).result()
+            last = deleter.delete_all("bucket", ["a"]).result()
+
+        assert first.state(0).kind is Kind.ENVIRONMENT
+        assert last.clean
 
     def test_no_credentials(self, settings: StoreSettings, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without any credentials the error says which variables to set."""

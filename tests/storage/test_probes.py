@@ -153,3 +153,40 @@ def test_x_13_a_bucket_that_hangs_holds_up_no_other(s3: S3Recorder, deleter: Bat
     finally:
         go_on.set()
         thread.join()
+
+
+def test_look_up_asks_the_bucket_and_writes_nothing(s3: S3Recorder, deleter: BatchDeleter) -> None:
+    """Two requests tell versioning and object lock; odd spellings are refused until a probe has tried them."""
+    s3.create_bucket("versioned", dict.fromkeys(["a b", "plain", "a%2Fb", "é"], b""), versioning="Enabled")
+
+    found = deleter.look_up("versioned")
+
+    assert (found.versioning, found.object_lock) == (Versioning.ON, NO)
+    assert [request.method for request in s3.requests] == ["GET", "GET"]
+    states = deleter.delete_all("versioned", ["plain", "a b", "a%2Fb", "é"]).result().states
+    codes = {index: state.code for index, state in states.items()}
+    assert codes == dict.fromkeys([1, 2, 3], "FoldedKey")
+    deleter.probe("versioned")
+    assert deleter.delete_all("versioned", ["a b", "a%2Fb", "é"]).result().clean
+    assert deleter.look_up("versioned").batch_condition is YES
+
+
+def test_a_probe_keeps_to_its_prefix(s3: S3Recorder, deleter: BatchDeleter) -> None:
+    """X-18: with an allow-list nothing is made outside of it; what lies outside is not known."""
+    s3.create_bucket("bucket", {"theirs": b"x"})
+
+    found = deleter.probe("bucket", "tenants/")
+
+    keys = [key for request in s3.requests for key in (*request.keys, request.key) if key]
+    assert keys
+    assert all(key.startswith("tenants/.sexton-probe/") for key in keys)
+    assert "leading slash" not in found.batch_keeps | found.single_keeps
+    assert list(s3.objects("bucket")) == ["theirs"]
+
+
+def test_what_was_found_is_told_in_a_line(s3: S3Recorder, deleter: BatchDeleter) -> None:
+    """`sexton doctor` prints what the store can do, and which spellings are refused."""
+    told = probed(s3, deleter, Traits(conditions_ignored=frozenset(["batch"]))).told()
+
+    assert "conditional batch: no; conditional delete: yes" in told
+    assert "spellings refused: none" in told

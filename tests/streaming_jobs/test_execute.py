@@ -265,13 +265,32 @@ def test_a_key_that_a_proxy_cannot_carry_does_not_close_its_bucket() -> None:
 
 
 def test_one_denied_key_is_its_own_end() -> None:
-    """A key that is denied beside one that is not is a dead letter; alone in its bucket too."""
+    """A key that is denied beside one that is not is a dead letter."""
     store = Store(answer=lambda number, bucket, item: DENIED if item == "a" else None)
     _, (first, second) = run(store, execution(["a"]), execution(["b"]))
+
     assert (words(first), words(second)) == ({"dead-lettered": 1}, {"deleted": 1})
 
-    _, (alone,) = run(Store(answer=lambda number, bucket, item: DENIED), execution(["a"]))
-    assert words(alone) == {"dead-lettered": 1}
+
+@pytest.mark.parametrize("all_of_it", [True, False])
+def test_x_7_a_single_denied_key_is_told_from_a_bucket_that_denies_all(all_of_it: bool) -> None:
+    """X-7, X-13: alone in its bucket, a key is a dead letter only where the bucket lets us delete at all."""
+    store = Store(answer=lambda number, bucket, item: DENIED if all_of_it or item == "a" else None)
+    _, (result,) = run(store, execution(["a"]))
+
+    assert (result.held is not None) is all_of_it
+    assert words(result) == ({} if all_of_it else {"dead-lettered": 1})
+    (asked,) = store.sent[1][1]
+    assert str(asked).startswith(".sexton-probe/")
+
+
+def test_a_single_denied_key_on_a_versioned_bucket_waits() -> None:
+    """Where asking would leave a marker nothing is sent, and unknown is never a final word."""
+    store = Store(answer=lambda number, bucket, item: DENIED, versioning=Versioning.ON)
+    _, (result,) = run(store, execution(["a"]))
+
+    assert result.held is not None
+    assert sizes(store) == [1]
 
 
 @pytest.mark.parametrize("state", [ERROR, LOST])

@@ -174,9 +174,9 @@ def _bucket(settings: Settings, bucket: str) -> str:
     store.put(bucket, key, b"")
     with BatchDeleter(store.settings) as deleter:
         deleter.delete(bucket, [key])
-    if store.exists(bucket, key):
-        raise EnvironmentFault(f"an object is still there after its deletion: {bucket}/{key}")
-    return "list, put and delete work"
+        if store.exists(bucket, key):
+            raise EnvironmentFault(f"an object is still there after its deletion: {bucket}/{key}")
+        return f"list, put and delete work; {deleter.probe(bucket).told()}"
 
 
 def _object_store(settings: Settings) -> ObjectStore:

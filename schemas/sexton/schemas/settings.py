@@ -51,7 +51,8 @@ class Settings(BaseSettings):
     issuer_tls_cert: Path | None = Field(None, description="PEM certificate chain; `issuer serve` uses TLS")
     issuer_tls_key: Path | None = Field(None, description="PEM key of the certificate")
     redis_url: SecretStr = Field(
-        SecretStr("redis://127.0.0.1:6379/0"), description="the issuer's Redis or Valkey"
+        SecretStr("redis://127.0.0.1:6379/0"),
+        description="Redis or Valkey of the issuer and of the reaper's budgets",
     )
     s3_endpoint_url: str | None = Field(None, description="S3 endpoint; empty = AWS's own")
     s3_region: str = Field("us-east-1", description="region used to sign")
@@ -79,6 +80,9 @@ class Settings(BaseSettings):
     )
     reaper_patience_s: float = Field(
         10.0, gt=0, description="a bucket that does nothing but fail for so many seconds is held"
+    )
+    reaper_slice_s: float = Field(
+        60.0, gt=0, description="a slow bucket may hold up the others' receipts for so long, seconds"
     )
     reaper_defer_delays_s: Annotated[tuple[float, ...], NoDecode] = Field(
         (5.0, 30.0, 180.0, 900.0, 3600.0, 21600.0, 86400.0),

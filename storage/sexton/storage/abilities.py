@@ -45,7 +45,8 @@ class Spelling:
     must leave the second. `holds` tells whether a key is of this kind; `may_hold` whether any of many keys
     (in UTF-8, joined by U+0000) could be: quick, and true too often rather than too seldom. A `strict` kind
     is known to be folded by stores in use: unless it was seen to be kept apart, it is not sent. The others
-    are refused where they were seen to be folded. What `xml` is False for never stands in a batch.
+    are refused where they were seen to be folded; and, but for `common` ones, while nobody has looked and the
+    caller is wary. What `xml` is False for never stands in a batch.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Spelling:
     may_hold: Callable[[bytes], bool] = lambda raw: True
     strict: bool = False
     xml: bool = True
+    common: bool = False
 
 
 _DOTS = re.compile(r"(?:^|/)\.\.?(?:/|$)")
@@ -73,6 +75,11 @@ def _may_have_dots(raw: bytes) -> bool:
 def _may_have_bare_slash(raw: bytes) -> bool:
     # One search for both kinds, in a sixth of the time of a regular expression.
     return raw[:1] == b"/" or b"//" in raw.replace(b"\0", b"/")
+
+
+def _may_have_outer_space(raw: bytes) -> bool:
+    # Any white space at all, or what is not ASCII and may be white space.
+    return not raw.isascii() or len(raw.split(None, 1)) > 1 or raw != raw.strip()
 
 
 def _has_other_form(key: str) -> bool:
@@ -110,14 +117,29 @@ SPELLINGS = (
         lambda raw: b"\\" in raw,
         strict=True,
     ),
-    Spelling("trailing slash", (("{p}tail/", "{p}tail"),), lambda key: key.endswith("/")),
-    Spelling("percent", (("{p}percent%2Fb", "{p}percent/b"),), lambda key: bool(_PERCENT.search(key))),
     Spelling(
-        "plus and space", (("{p}a+b", "{p}a b"), ("{p}a c", "{p}a+c")), lambda key: bool({*key} & {*" +"})
+        "trailing slash",
+        (("{p}tail/", "{p}tail"),),
+        lambda key: key.endswith("/"),
+        lambda raw: raw[-1:] == b"/" or b"/\0" in raw,
     ),
-    Spelling("outer space", (("{p}outer ", "{p}outer"),), lambda key: key != key.strip()),
-    Spelling("normal form", (("{p}e\u0301", "{p}\u00e9"),), _has_other_form),
-    Spelling("letter case", (("{p}CASE", "{p}case"),), lambda key: key.lower() != key.upper()),
+    Spelling(
+        "percent",
+        (("{p}percent%2Fb", "{p}percent/b"),),
+        lambda key: bool(_PERCENT.search(key)),
+        lambda raw: b"%" in raw,
+    ),
+    Spelling(
+        "plus and space",
+        (("{p}a+b", "{p}a b"), ("{p}a c", "{p}a+c")),
+        lambda key: bool({*key} & {*" +"}),
+        lambda raw: b"+" in raw or b" " in raw,
+    ),
+    Spelling(
+        "outer space", (("{p}outer ", "{p}outer"),), lambda key: key != key.strip(), _may_have_outer_space
+    ),
+    Spelling("normal form", (("{p}e\u0301", "{p}\u00e9"),), _has_other_form, lambda raw: not raw.isascii()),
+    Spelling("letter case", (("{p}CASE", "{p}case"),), lambda key: key.lower() != key.upper(), common=True),
     Spelling(
         "line ends",
         (("{p}line\rb", "{p}line\nb"), ("{p}line\rc", "{p}linec")),
@@ -135,6 +157,7 @@ class Abilities:
     `batch_keeps` and `single_keeps` name the spellings that DeleteObjects and DeleteObject were seen to keep
     apart from their siblings, `batch_folds` and `single_folds` those where the sibling went. `refuses_1001`
     tells that a batch of more than 1,000 keys was refused. `why_unknown` tells what could not be tried.
+    Who is `wary` trusts no odd spelling that was not seen to be kept.
     """
 
     bucket: str
@@ -152,6 +175,24 @@ class Abilities:
     lists_in_order: Ability = Ability.UNKNOWN
     lists_exactly: Ability = Ability.UNKNOWN
     why_unknown: tuple[str, ...] = ()
+    wary: bool = False
+
+    def told(self) -> str:
+        """Return what was found in one line, for a person."""
+        refused = [s.name for s in SPELLINGS if self._distrusts(s, self.single_keeps, self.single_folds)]
+        facts = {
+            "CRC32": self.crc32,
+            "Content-MD5": self.md5,
+            "conditional batch": self.batch_condition,
+            "conditional delete": self.single_condition,
+            "versioning": self.versioning,
+            "object lock": self.object_lock,
+            "refuses 1,001 keys": self.refuses_1001,
+            "lists in order": self.lists_in_order,
+            "spellings refused": ", ".join(refused) or "none",
+        }
+        unknown = f"; not tried: {'; '.join(self.why_unknown)}" if self.why_unknown else ""
+        return "; ".join(f"{name}: {answer}" for name, answer in facts.items()) + unknown
 
     def may_fold(self, raw: bytes) -> bool:
         """Tell, quickly, whether any of many keys (UTF-8, joined by U+0000) could be folded by a batch."""
@@ -172,9 +213,9 @@ class Abilities:
                 return spelling.name
         return None
 
-    @staticmethod
-    def _distrusts(spelling: Spelling, keeps: frozenset[str], folds: frozenset[str]) -> bool:
-        return spelling.name in folds or (spelling.strict and spelling.name not in keeps)
+    def _distrusts(self, spelling: Spelling, keeps: frozenset[str], folds: frozenset[str]) -> bool:
+        doubtful = spelling.strict or (self.wary and not spelling.common)
+        return spelling.name in folds or (doubtful and spelling.name not in keeps)
 
 
 def unprobed(bucket: str, *, is_aws: bool = False) -> Abilities:

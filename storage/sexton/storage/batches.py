@@ -12,7 +12,7 @@ from sexton.storage.errors import NoReply
 from sexton.storage.errors_table import Scope, classify, classify_single
 from sexton.storage.locks import lock_of
 from sexton.storage.reply import child_text, is_clean, parsed, scan_errors
-from sexton.storage.signing import RequestSigner, checksum_headers, md5_headers
+from sexton.storage.signing import CREDENTIAL_CODES, RequestSigner, checksum_headers, md5_headers
 from sexton.storage.states import BatchResult, Delete, Effect, KeyState, Kind, merge_results, with_lock
 from sexton.storage.states_of import fault_result, key_state, read_reply, request_fault
 from sexton.storage.wire import RawReply, Wire, retry_after
@@ -112,11 +112,13 @@ class Batches:
         except StoreUnavailable as error:
             return error
 
-    @staticmethod
-    def _read(bucket: str, items: Sequence[Delete], reply: RawReply | StoreUnavailable) -> BatchResult:
-        if isinstance(reply, RawReply):
-            return read_reply(bucket, items, reply)
-        return fault_result(bucket, len(items), _fault(reply))
+    def _read(self, bucket: str, items: Sequence[Delete], reply: RawReply | StoreUnavailable) -> BatchResult:
+        if not isinstance(reply, RawReply):
+            return fault_result(bucket, len(items), _fault(reply))
+        result = read_reply(bucket, items, reply)
+        if result.fault is not None and result.fault.code in CREDENTIAL_CODES:
+            self._signer.forget_credentials()
+        return result
 
     def _halved(
         self,

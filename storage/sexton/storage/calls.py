@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 from sexton.storage.errors import NoReply, StoreRefused
 from sexton.storage.reply import HINTS, child_text, local_name, parsed
-from sexton.storage.signing import RequestSigner
+from sexton.storage.signing import CREDENTIAL_CODES, RequestSigner
 from sexton.storage.wire import RawReply, Wire, retry_after
 
 __all__ = ["Calls", "Listed", "ListedVersion", "ObjectInfo", "Slice", "VersionMark", "VersionSlice"]
@@ -206,13 +206,14 @@ class Calls:
             )
         return root
 
-    @staticmethod
-    def _check(reply: RawReply, what: str) -> None:
+    def _check(self, reply: RawReply, what: str) -> None:
         if reply.status < 300:
             return
         root = parsed(reply.body)
         code = child_text(root, "Code") if root is not None else ""
         message = child_text(root, "Message") if root is not None else ""
+        if code in CREDENTIAL_CODES:
+            self._signer.forget_credentials()
         raise StoreRefused(
             f"the store refused to {what}: {code or f'HTTP {reply.status}'} {message}".strip(),
             code=code or str(reply.status),

@@ -135,7 +135,7 @@ def look_up(calls: Calls, batches: Batches, known: Abilities) -> Abilities:
             if error.code != "NotADeleteResult":
                 raise
             probe.why.append(f"{name}: an answer that is none")
-    return replace(known, **found, why_unknown=tuple(probe.why))  # type: ignore[arg-type]
+    return replace(known, **found, why_unknown=tuple(probe.why), wary=True)  # type: ignore[arg-type]
 
 
 def _trials(probe: _Probe, versioning: Versioning) -> Mapping[str, object]:

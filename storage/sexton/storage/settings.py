@@ -22,7 +22,7 @@ class StoreSettings:
     region: str = "us-east-1"
     requests_in_flight: int = 8
     connect_timeout_s: float = 5.0
-    read_timeout_s: float = 60.0
+    read_timeout_s: float = 30.0
 
     @classmethod
     def of(cls, settings: Settings) -> StoreSettings:

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import re
 import threading
+import time
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,10 +28,21 @@ from sexton.schemas.errors import InvalidSettings, StoreUnavailable
 from sexton.storage.errors import InvalidBatch
 from sexton.storage.settings import StoreSettings
 
-__all__ = ["BucketAddress", "CredentialsUnavailable", "RequestSigner", "checksum_headers", "md5_headers"]
+__all__ = [
+    "CREDENTIAL_CODES",
+    "BucketAddress",
+    "CredentialsUnavailable",
+    "RequestSigner",
+    "checksum_headers",
+    "md5_headers",
+]
 
 _SCOPE = re.compile(r"AWS4-HMAC-SHA256 Credential=[^,]+/\d{8}/([^/]+)/([^/]+)/aws4_request")
 _CREDENTIALS_HINT = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or any other source that AWS tools know"
+CREDENTIAL_CODES = ("ExpiredToken", "InvalidToken", "InvalidAccessKeyId", "TokenRefreshRequired")
+"""Codes by which a store says that these credentials are no longer, or not, good."""
+
+_RESOLVE_EVERY_S = 2.0
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -70,10 +82,22 @@ class RequestSigner:
                 config=Config(retries={"total_max_attempts": 1}),
             )
             self._credentials = session.get_credentials()
+            self._resolved_at = time.monotonic()
             self.ca_bundle: str | None = session.get_config_variable("ca_bundle")
         except (BotoCoreError, ValueError) as error:
             raise InvalidSettings(f"the S3 client cannot be made: {error}") from error
         self._client.meta.events.register("before-send.s3.DeleteObjects", self._capture)
+
+    def forget_credentials(self) -> None:
+        """Look for credentials anew: the store refused these, and a file may hold newer ones by now.
+
+        At most every few seconds; what is looked up is what botocore finds for a new session.
+        """
+        with self._lock:
+            now = time.monotonic()
+            if now - self._resolved_at >= _RESOLVE_EVERY_S:
+                self._resolved_at = now
+                self._credentials = botocore.session.Session().get_credentials()
 
     def address(self, bucket: str) -> BucketAddress:
         """Return the bucket's address, asked of botocore once.

@@ -55,7 +55,8 @@ class Binding:
             raw = json.loads(text)
             if raw["format"] != _FORMAT:
                 raise CheckpointRefused(
-                    f"{_NAME} has a format that this version does not know: {raw['format']}"
+                    f"{_NAME} has a format that this version does not know: {raw['format']}",
+                    hint=_HINT_DAMAGED,
                 )
             return cls(str(raw["cluster_id"]), str(raw["topic"]), str(raw["topic_id"]))
         except (ValueError, KeyError, TypeError) as error:
@@ -84,19 +85,22 @@ def check_binding(found: Binding | None, now: Binding) -> None:
             )
 
 
-def check_retention(committed: Mapping[int, int], earliest: Mapping[int, int]) -> None:
+def check_retention(
+    committed: Mapping[int, int], earliest: Mapping[int, int], topic: str = "", hint: str | None = None
+) -> None:
     """Raise CheckpointRefused that names the first range which is gone before it was worked off."""
+    where = f"topic {topic}, " if topic else ""
     for partition, offset in sorted(committed.items()):
         first = earliest.get(partition)
         if first is None:
             raise CheckpointRefused(
-                f"a partition of the checkpoint does not exist: {partition}", hint=_HINT_OTHER
+                f"a partition of the checkpoint does not exist: {partition}", hint=hint or _HINT_OTHER
             )
         if first > offset:
             raise CheckpointRefused(
-                f"intents were removed before they were worked off: partition {partition}, "
+                f"intents were removed before they were worked off: {where}partition {partition}, "
                 f"offsets {offset} to {first - 1}",
-                hint=_HINT_LOST,
+                hint=hint or _HINT_LOST,
             )
 
 
@@ -179,7 +183,9 @@ class Checkpoint:
         draft = self._path(f"{_WAITING}/draft")
         self._write(draft, text, overwrite=True)
         if not self._fs.rename(draft, self._path(f"{_WAITING}/{number}")):
-            raise CheckpointRefused(f"the checkpoint cannot be written: {_WAITING}/{number}")
+            raise CheckpointRefused(
+                f"the checkpoint cannot be written: {_WAITING}/{number}", hint=_HINT_DAMAGED
+            )
         for old in sorted(numbers)[:-_KEPT]:
             self._fs.delete(self._path(f"{_WAITING}/{old}"), False)
 

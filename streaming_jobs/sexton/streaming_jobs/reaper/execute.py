@@ -25,7 +25,7 @@ from sexton.storage import MAX_KEYS, Abilities, BatchResult, Delete
 from sexton.streaming_jobs.reaper.execution import Execution, Result, items_of, names_of, result_of
 from sexton.streaming_jobs.reaper.expiry import expire
 from sexton.streaming_jobs.reaper.fates import SLOW_BUCKET, Fate, Step
-from sexton.streaming_jobs.reaper.jobs import erase_key, fault_of_call
+from sexton.streaming_jobs.reaper.jobs import denies_all, erase_key, fault_of_call
 from sexton.streaming_jobs.reaper.lanes import Batch, EraseAll, Item, Lane
 from sexton.streaming_jobs.reaper.looking import look
 from sexton.streaming_jobs.reaper.paced import Deleter, OnePacer, PacedDeleter, Pacer
@@ -238,6 +238,9 @@ class Executor:
         )
 
     def _start_jobs(self, lane: Lane) -> None:
+        if lane.asking and lane.denies_all is None and not lane.jobs:
+            under = self.probes_under.get(lane.bucket, "")
+            self._job(lane, lambda: denies_all(self._paced(lane.bucket), lane.bucket, under), self._answered)
         if not lane.probing and (lane.untried or lane.looks_odd()):
             lane.probing = True
             self._probe(lane)
@@ -290,6 +293,10 @@ class Executor:
         for execution in waiting:
             self._begin(execution, lane)
         self._advance(lane, flush=False)
+
+    @staticmethod
+    def _answered(lane: Lane, denies: bool) -> None:
+        lane.denies_all, lane.asking = denies, False
 
     def _failed(self, lane: Lane, error: BaseException) -> None:
         step, fate = fault_of_call(error)

@@ -215,8 +215,7 @@ def _of_prefix(execution: Execution, result: Result) -> Result:
         assert execution.held is not None
         result.held, result.unknown = execution.held, execution.sent_before
         return result
-    for name, number in step.effects.items():
-        result.effects[name] += number
+    _add_prefix_effects(execution, step, result)
     result.request_ids = list(step.request_ids)
     for key, state in step.failed:
         locked = state.retain_until is not None or state.legal_hold or state.kind.value == "refused"
@@ -230,6 +229,19 @@ def _of_prefix(execution: Execution, result: Result) -> Result:
     if step.fault is not None:
         result.held = Fate(None, step.fault.code, str(step.fault), unknown=step.progress.gone > 0)
     return result
+
+
+def _add_prefix_effects(execution: Execution, step: PrefixStep, result: Result) -> None:
+    """Count what went in all slices, not only in the last one: in one mode all objects go the same way."""
+    lane, action = execution.lane, execution.action
+    assert lane is not None
+    assert isinstance(action, events.DeletePrefix)
+    kind = max(step.effects, key=lambda name: step.effects[name], default="")
+    if not kind:
+        erases = action.mode is not DeleteMode.HIDE
+        kind = lane.effect(EraseAll(action.bucket) if erases else action.bucket)
+    if step.progress.gone:
+        result.effects[kind] = step.progress.gone
 
 
 def _last_word(execution: Execution, fate: Fate, result: Result) -> Result:

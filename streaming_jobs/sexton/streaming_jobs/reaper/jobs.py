@@ -5,6 +5,7 @@ The same table of error classes decides as for batches.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Protocol
@@ -12,6 +13,7 @@ from typing import Protocol
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.events import OutcomeWord
 from sexton.storage import (
+    Abilities,
     BatchResult,
     Calls,
     Delete,
@@ -19,13 +21,15 @@ from sexton.storage import (
     KeyState,
     Kind,
     StoreRefused,
+    Versioning,
     VersionMark,
     erase_slice,
 )
+from sexton.storage.probes import PREFIX
 from sexton.streaming_jobs.reaper.fates import Fate, Step, is_throttled, step_of
 from sexton.streaming_jobs.reaper.looking import state_of
 
-__all__ = ["erase_key", "fault_of_call"]
+__all__ = ["denies_all", "erase_key", "fault_of_call"]
 
 _MOST_SLICES = 10_000
 
@@ -33,6 +37,8 @@ _MOST_SLICES = 10_000
 class _Eraser(Protocol):
     @property
     def calls(self) -> Calls: ...
+
+    def abilities(self, bucket: str) -> Abilities: ...
 
     def delete_all(
         self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
@@ -52,6 +58,18 @@ def fault_of_call(error: BaseException) -> tuple[Step, Fate]:
         return Step.ENVIRONMENT, fate
     transient = state.kind in (Kind.TRANSIENT, Kind.UNKNOWN, Kind.UNACCOUNTED)
     return (Step.AGAIN if transient or is_throttled(state) else Step.BUCKET), fate
+
+
+def denies_all(eraser: _Eraser, bucket: str, under: str) -> bool:
+    """Tell whether a bucket denies us the delete of a key that nobody has; unknown counts as denied.
+
+    On a versioned bucket that would leave a marker, so that nothing is sent there.
+    """
+    if eraser.abilities(bucket).versioning is not Versioning.OFF:
+        return True
+    nothing = f"{under}{PREFIX}{uuid.uuid4().hex}"
+    result = eraser.delete_all(bucket, [nothing]).result()
+    return any(state.kind is not Kind.ABSENT for state in result.states.values())
 
 
 def erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple[Step, Fate]:

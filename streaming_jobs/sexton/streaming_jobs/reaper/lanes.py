@@ -151,6 +151,8 @@ class Lane:
     done: int = 0
     closed: Fate | None = None
     probe_due: float | None = None
+    denies_all: bool | None = None
+    asking: bool = False
     probing: bool = False
     probed: bool = False
     untried: dict[str | Delete, Fate] = field(default_factory=dict)
@@ -182,6 +184,7 @@ class Lane:
             or self.out
             or self.jobs
             or self.untried
+            or self.asking
             or self.probe_due is not None
         )
 
@@ -299,7 +302,7 @@ class Lane:
         for item in held:
             unknown = item in self.sent_before or self.fates.get(item, why).unknown
             self.fates[item] = Fate(None, why.reason, why.detail, unknown=unknown)
-        self.to_look, self.untried, self.probe_due = {}, {}, None
+        self.to_look, self.untried, self.probe_due, self.asking = {}, {}, None, False
         for execution in self.unprobed:
             execution.held = why
         self.unprobed = []

@@ -69,7 +69,7 @@ class CheckpointLock:
                 raise KafkaUnavailable(f"the checkpoint cannot be locked: {failure}")
             raise CheckpointLocked(
                 f"another reaper runs on this checkpoint: {holder}",
-                hint="stop it first, or give this one a checkpoint and a topic prefix of its own",
+                hint="docs/operating.md, 'A second reaper': stop it, or give this one a checkpoint of its own",
             )
 
     def release(self) -> None:
@@ -81,7 +81,10 @@ class CheckpointLock:
     def check(self) -> None:
         """Raise LockLost once it is: a second reaper may be at work."""
         if self.lost.is_set():
-            raise LockLost("the lock on the checkpoint is lost: another reaper may have taken it over")
+            raise LockLost(
+                "the lock on the checkpoint is lost: another reaper may have taken it over",
+                hint="docs/operating.md, 'The lock is lost'",
+            )
 
     def _run(self) -> None:
         consumer = Consumer(

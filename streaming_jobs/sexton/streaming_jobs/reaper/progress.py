@@ -18,11 +18,13 @@ __all__ = ["Progress", "serve_metrics"]
 
 INTENTS = Counter("sexton_intents_total", "Intents by state; records read = the sum over states", ["state"])
 KEYS = Counter("sexton_keys_total", "Keys of intents by state of the intent", ["state"])
-RECORDS = Counter("sexton_decode_records_total", "Records read from the intents topic")
+RECORDS = Counter("sexton_decode_records_total", "Records read, of the intents and the deferred topic")
 SUBJECTS = Counter("sexton_judge_subjects_total", "Subjects that the issuer was asked about")
 CALLS = Counter("sexton_judge_issuer_calls_total", "Calls to the issuer, barriers not counted")
 BARRIERS = Counter("sexton_judge_barriers_total", "Barriers, one for each micro-batch that was tried")
-REQUESTS = Counter("sexton_execute_requests_total", "DeleteObjects requests with a clean reply")
+REQUESTS = Counter(
+    "sexton_execute_requests_total", "Delete requests that were answered, of one key or of many"
+)
 KEYS_SENT = Counter("sexton_execute_keys_total", "Keys in those requests, after duplicates were merged")
 RETRIED = Counter("sexton_execute_retried_keys_total", "Keys that were sent again after an unclean answer")
 RETURNED = Counter("sexton_decode_returned_total", "Intents that came back from the waiting room")

@@ -151,14 +151,18 @@ class Replies:
         return fate.detail if step is Step.ENVIRONMENT else None
 
     def denied(self, lane: Lane) -> bool:
-        """Decide what the denied keys of an idle lane are; tell whether some have to be looked at first.
+        """Decide what the denied keys of an idle lane are; tell whether something has to be asked first.
 
-        Where every key was denied it is the bucket's policy, else each key's own end.
+        Where every key was denied it is the bucket's policy, else each key's own end. About a single one
+        the bucket is asked whether it lets us delete at all.
         """
-        denied, lane.denied = lane.denied, {}
-        if not denied:
+        if not lane.denied:
             return False
-        if not lane.done and len(denied) > 1:
+        if not lane.done and len(lane.denied) == 1 and lane.denies_all is None:
+            lane.asking = True
+            return True
+        denied, lane.denied = lane.denied, {}
+        if not lane.done and (len(denied) > 1 or lane.denies_all):
             why = Fate(None, "AccessDenied", "the store denied every key of the bucket")
             lane.fates.update(dict.fromkeys(denied, why))
             self.close(lane, why)
@@ -184,7 +188,7 @@ def _decided(lane: Lane, item: str | Delete, state: KeyState) -> tuple[Step, Fat
     if state.effect_unknown:
         lane.sent_before.add(item)
     if decided[0] is Step.BUCKET and lane.done and state.code.isdigit():
-        # An error without a code of S3 about a bucket that works is this key's: one that a proxy cannot carry.
+        # An error without a code, of a bucket that works, is this key's: a proxy cannot carry it.
         return (Step.AGAIN if tries < MOST_TRIES else Step.DONE), decided[1]
     return decided
 

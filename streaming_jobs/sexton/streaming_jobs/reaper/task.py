@@ -210,6 +210,7 @@ def _executor(plan: TaskPlan) -> Executor:
     limits = Limits(
         in_flight=settings.reaper_requests_in_flight,
         patience_s=settings.reaper_patience_s,
+        slice_s=settings.reaper_slice_s,
         prefix_objects=settings.reaper_prefix_slice,
         allow_bypass=settings.reaper_allow_bypass,
     )

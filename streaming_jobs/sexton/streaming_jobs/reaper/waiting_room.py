@@ -57,7 +57,9 @@ def parse_waiting(text: str | None, place: Place) -> dict[int, int]:
     try:
         raw = json.loads(text)
         if raw["format"] != _FORMAT:
-            raise CheckpointRefused(f"the waiting room has a format of another version: {raw['format']}")
+            raise CheckpointRefused(
+                f"the waiting room has a format of another version: {raw['format']}", hint=_HINT
+            )
         topic_id, done = str(raw["topic_id"]), {int(p): int(offset) for p, offset in raw["done"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointRefused(f"the checkpoint is damaged: sexton-waiting: {error}", hint=_HINT) from error
@@ -99,7 +101,7 @@ class WaitingRoom:
 
         Raises CheckpointRefused when retention has passed what waits.
         """
-        check_retention(self.done, earliest)
+        check_retention(self.done, earliest, self.place.topic, _HINT)
         self.done = {**earliest, **self.done}
         self._read = dict(self.done)
         self._consumer = Consumer(
