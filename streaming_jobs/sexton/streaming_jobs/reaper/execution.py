@@ -157,7 +157,9 @@ def result_of(execution: Execution, request_ids: Sequence[str]) -> Result:
     if isinstance(execution.action, events.DeletePrefix):
         return _of_prefix(execution, result)
     if execution.held is not None:
-        result.held, result.unknown = execution.held, execution.sent_before or execution.held.unknown
+        # Phases that were queued before the bucket was closed are gone.
+        gone = execution.sent_before or bool(execution.phases)
+        result.held, result.unknown = execution.held, gone or execution.held.unknown
         return result
     lane = execution.lane
     assert lane is not None
@@ -179,6 +181,7 @@ def _add_fates(execution: Execution, lane: Lane, result: Result) -> None:
         if fate is None:
             result.counts[OutcomeWord.DELETED] += 1
             result.effects[lane.effect(item)] += 1
+            result.unknown = True  # what waits as a whole is gone in part
             continue
         result.unknown = result.unknown or fate.unknown or item in lane.sent_before
         if fate.word is None:
@@ -189,6 +192,7 @@ def _add_fates(execution: Execution, lane: Lane, result: Result) -> None:
         _name(result, key_of(item), fate)
         if fate.word is OutcomeWord.DELETED:
             result.effects[fate.effect or lane.effect(item)] += 1
+            result.unknown = True
         elif fate.word is OutcomeWord.ABSENT:
             result.effects["absent"] += 1
 

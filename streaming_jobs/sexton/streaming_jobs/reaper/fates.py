@@ -121,7 +121,10 @@ def after_look(fate: Fate, seen: Seen, *, sent_before: bool, was_changed: bool |
     and an earlier attempt may have deleted the one that was meant, that one is gone: `absent`.
     """
     if seen is Seen.UNKNOWN:
-        return Step.DONE, Fate(None, fate.reason, f"{fate.detail}; it could not be looked at", unknown=True)
+        unknown = fate.unknown or sent_before  # a condition that did not hold had no effect
+        return Step.DONE, Fate(
+            None, fate.reason, f"{fate.detail}; it could not be looked at", unknown=unknown
+        )
     if seen is Seen.ABSENT:
         return Step.DONE, Fate(OutcomeWord.ABSENT, fate.reason)
     if fate.word is None:

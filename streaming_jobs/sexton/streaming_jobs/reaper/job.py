@@ -27,7 +27,7 @@ from sexton.streaming_jobs.reaper.receipts import SentBefore, sent_before
 from sexton.streaming_jobs.reaper.returning import Returning
 from sexton.streaming_jobs.reaper.stop import StopFlag, StopRequested
 from sexton.streaming_jobs.reaper.tiers import tiers
-from sexton.streaming_jobs.reaper.waiting_room import Place, WaitingRoom, parse_waiting
+from sexton.streaming_jobs.reaper.waiting_room import Place, WaitingRoom, parse_waiting, waiting_text
 from sexton.streaming_jobs.spark import kafka_source_options
 
 __all__ = ["Reaper", "jvm_pid"]
@@ -79,6 +79,9 @@ class Reaper:
         done = parse_waiting(checkpoint.waiting(), place)
         room = WaitingRoom(self.settings, place, delays, done, open_codec(self.settings))
         room.open(cluster.earliest(place.topic, place.partitions))
+        if checkpoint.waiting() is None:
+            # Before anything waits: later nobody could tell a topic that was re-created, or cut by retention.
+            checkpoint.commit_waiting(waiting_text(place, room.done))
         return room
 
     def _run_queries(

@@ -74,6 +74,15 @@ def denies_all(eraser: _Eraser, bucket: str, under: str) -> bool:
 
 def erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple[Step, Fate]:
     """Erase all versions and markers of one key; goes on until none is listed, or one will not go."""
+    try:
+        return _erase_key(eraser, bucket, key, bypass=bypass)
+    except (StoreRefused, EnvironmentFault) as error:
+        # A listing that failed: versions may be gone, and some are left.
+        step, fate = fault_of_call(error)
+        return step, Fate(None, fate.reason, fate.detail, unknown=True)
+
+
+def _erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple[Step, Fate]:
     after: VersionMark | None = None
     erased = 0
     for _ in range(_MOST_SLICES):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from sexton.storage import MAX_KEYS, Abilities, Delete, Versioning
@@ -133,7 +134,7 @@ class Lane:
     abilities: Abilities | None = None
     seen: set[Item] = field(default_factory=set)
     waiting: Keys = field(default_factory=Keys)
-    bound: list[Delete] = field(default_factory=list)
+    bound: deque[Delete] = field(default_factory=deque)
     erasing: list[EraseAll] = field(default_factory=list)
     again: list[Batch] = field(default_factory=list)
     to_look: dict[str | Delete, Fate] = field(default_factory=dict)
@@ -256,16 +257,16 @@ class Lane:
         """Tell whether a key to be looked at is one that the store might take for another."""
         if self.probed or not self.to_look or self.abilities is None:
             return False
-        keys = (item if isinstance(item, str) else item.key for item in self.to_look)
+        keys = (item if isinstance(item, str) else item.key for item in islice(self.to_look, MAX_KEYS))
         return any(self.abilities.folded_by(key, batch=False) is not None for key in keys)
 
     def next_look(self) -> dict[str | Delete, Fate]:
-        """Take up to 1,000 items to be looked at, no key twice."""
+        """Take those of the first 1,000 items to be looked at that name no key twice."""
         taken: dict[str | Delete, Fate] = {}
         keys: set[str] = set()
-        for item, fate in self.to_look.items():
+        for item, fate in islice(self.to_look.items(), MAX_KEYS):
             key = item if isinstance(item, str) else item.key
-            if key not in keys and len(taken) < MAX_KEYS:
+            if key not in keys:
                 keys.add(key)
                 taken[item] = fate
         for item in taken:
@@ -277,14 +278,15 @@ class Lane:
         taken: list[str | Delete] = []
         left: list[Delete] = []
         names: set[tuple[str, str | None]] = set()
-        for item in self.bound:
+        while self.bound and len(taken) < MAX_KEYS and len(left) < MAX_KEYS:
+            item = self.bound.popleft()
             name = (item.key, item.version_id)
-            if len(taken) < MAX_KEYS and name not in names:
+            if name not in names:
                 names.add(name)
                 taken.append(item)
             else:
                 left.append(item)
-        self.bound = left
+        self.bound.extendleft(reversed(left))
         return taken
 
     def sweep(self) -> None:
@@ -298,7 +300,7 @@ class Lane:
         held: list[Item] = [*self.waiting.take(len(self.waiting)), *self.bound, *self.erasing, *self.to_look]
         held += [item for batch in self.again for item in batch.items]
         held += self.untried
-        self.bound, self.erasing, self.again = [], [], []
+        self.bound, self.erasing, self.again = deque(), [], []
         for item in held:
             unknown = item in self.sent_before or self.fates.get(item, why).unknown
             self.fates[item] = Fate(None, why.reason, why.detail, unknown=unknown)

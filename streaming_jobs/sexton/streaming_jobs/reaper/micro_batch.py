@@ -45,6 +45,7 @@ _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 15.0
 _ONCE_HOLD_S = 60.0  # `--once` gives up after this, so that a scheduler sees that nothing advanced
 _EVERYTHING = 2**63 - 1
+_LARGEST_ROW = 64 * 1024 * 1024  # bytes before compression
 
 
 class _CountsParam(AccumulatorParam[Counts]):
@@ -140,6 +141,10 @@ class MicroBatches:
             .option("kafka.acks", "all")
             .option("kafka.enable.idempotence", "true")
             .option("kafka.compression.type", "lz4")
+            # The client's own limit of 1 MB is below what the topics take: one large dead letter would end
+            # every try of its micro-batch.
+            .option("kafka.max.request.size", str(_LARGEST_ROW))
+            .option("kafka.buffer.memory", str(2 * _LARGEST_ROW))
             .save()
         )
         with self._guard:

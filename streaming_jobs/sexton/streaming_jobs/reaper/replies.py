@@ -158,17 +158,18 @@ class Replies:
         """
         if not lane.denied:
             return False
-        if not lane.done and len(lane.denied) == 1 and lane.denies_all is None:
+        if lane.closed is None and not lane.done and len(lane.denied) == 1 and lane.denies_all is None:
             lane.asking = True
             return True
         denied, lane.denied = lane.denied, {}
-        if not lane.done and (len(denied) > 1 or lane.denies_all):
-            why = Fate(None, "AccessDenied", "the store denied every key of the bucket")
+        if not lane.done and (len(denied) > 1 or lane.denies_all or lane.closed is not None):
+            why = lane.closed or Fate(None, "AccessDenied", "the store denied every key of the bucket")
             lane.fates.update(dict.fromkeys(denied, why))
             self.close(lane, why)
             return False
         lane.fates.update(denied.items())
         lane.to_look.update((item, fate) for item, fate in denied.items() if item in lane.sent_before)
+        lane.sweep()  # a closed lane is not looked at any more
         return bool(lane.to_look)
 
     def _backoff(self, lane: Lane, items: Sequence[Item]) -> float:

@@ -37,6 +37,7 @@ _WORST_FIRST = (
     OutcomeWord.DELETED,
 )
 _LONGEST_DETAIL = 500
+_MOST_DETAILS = 1000  # of the keys after these the word alone is told: an outcome has to fit into a record
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,8 @@ class Settler:
                 OutcomeWord.DELETED if unnamed else max(counts, key=lambda each: counts[each], default=word)
             )
             named = [
-                events.KeyOutcome(key, fate.word, fate.detail[:_LONGEST_DETAIL])
-                for key, fate in result.named
+                events.KeyOutcome(key, fate.word, fate.detail[:_LONGEST_DETAIL] if n < _MOST_DETAILS else "")
+                for n, (key, fate) in enumerate(result.named)
                 if fate.word is not None and fate.word is not common
             ]
         return self._row(
