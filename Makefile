@@ -13,7 +13,7 @@ STAMP := $(VENV)/.setup-$(shell cat $(REQUIREMENTS) pyproject.toml Makefile depl
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test test-faults test-stores model chaos lint format bench draw test-fresh lock clean
+.PHONY: help setup java jars demo test test-faults test-stores model chaos lint format bench rivals draw test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,11 +56,14 @@ test-fresh:  ## clone HEAD into an empty home, run demo and test there; JAVA=hid
 	@PYTHON='$(PYTHON)' JAVA='$(JAVA)' deploy/test-fresh
 
 ##@ Measure
-bench: setup  ## all benchmarks, results in benchmarks/results
+bench: setup rivals  ## all benchmarks, results in benchmarks/results
 	@set -e; for name in $(BENCHES); do $(BIN)/python -m benchmarks.$$name; done
 
-bench-%: setup  ## one benchmark: make bench-pipeline, ...
+bench-%: setup rivals  ## one benchmark: make bench-pipeline, ...
 	@$(BIN)/python -m benchmarks.$*
+
+rivals: $(STAMP)
+	@$(PIP) install -q --require-hashes -r requirements/bench.txt
 
 draw: setup  ## docs/throttling.png from docs/throttling.json (installs matplotlib)
 	@$(PIP) install -q --require-hashes -r requirements/plot.txt

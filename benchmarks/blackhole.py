@@ -1,12 +1,16 @@
 """A black-hole S3 server for benchmarks: deletes nothing, answers like a store, keeps what it was sent.
 
-    python benchmarks/blackhole.py --port 9500 --keep bodies.bin [--latency-ms 5]
+    python benchmarks/blackhole.py --port 9500 --keep bodies.bin [--latency-ms 5] [--transient-share 0.01]
 
 Every DeleteObjects request is answered verbosely (one `<Deleted>` per key; nothing per key when it asks for
-`<Quiet>`), any other request with an empty 200. The body of every DeleteObjects request is appended to the
-kept file as a 4-byte big-endian length and the bytes, so that `verify` can compare the exact set of keys
-with the set that was due. `GET /__stats` flushes the file and answers its counters and CPU seconds as JSON;
-`GET /__reset` empties the file and the counters.
+`<Quiet>`), every DeleteObject with 204, what a client asks of a bucket as a plain bucket would, and any other
+request with an empty 200. The body of every DeleteObjects request is appended to the kept file as a 4-byte
+big-endian length and the bytes, and so is the key of every DeleteObject, so that `verify` can compare the
+exact set of keys with the set that was due. With a transient share, that share of the keys gets InternalError
+the first time, and `<Deleted>` when it is sent again.
+
+`GET /__stats` flushes the file and answers its counters and CPU seconds as JSON; `GET /__reset` empties the
+file and the counters; `GET /__set?latency_ms=50&transient_share=0.01` changes what it plays from then on.
 
 It checks nothing: no signature, no checksum, no limit. A figure measured against it is a client's figure.
 """
@@ -28,6 +32,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, cast
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +49,11 @@ _LIST_REPLY = (
     b'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult><IsTruncated>false</IsTruncated>'
     b"<KeyCount>0</KeyCount></ListBucketResult>"
 )
+_VERSIONING_REPLY = (
+    b'<?xml version="1.0" encoding="UTF-8"?><VersioningConfiguration></VersioningConfiguration>'
+)
+_NO_LOCK_REPLY = b"<Error><Code>ObjectLockConfigurationNotFoundError</Code><Message>none</Message></Error>"
+_FAILED = b"<Error><Key>%b</Key><Code>InternalError</Code><Message>once</Message></Error>"
 
 
 @dataclass(slots=True)
@@ -52,6 +62,8 @@ class Stats:
 
     requests: int = 0
     keys: int = 0
+    singles: int = 0
+    failed_once: int = 0
     body_bytes: int = 0
     other_requests: int = 0
     connections: int = 0
@@ -88,24 +100,49 @@ class _Hole:
     stats: Stats
     keep: IO[bytes] | None
     latency_s: float
+    transient_share: float = 0.0
+    failed: set[bytes] = field(default_factory=set)
     request_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def answer(self, target: bytes, method: bytes, body: bytes) -> bytes:
         """Return the whole HTTP reply to one request."""
         if method == b"POST" and b"delete" in target:
             return self._reply(self._delete(body))
-        if target == b"/__stats":
+        if method == b"DELETE":
+            return self._delete_one(target)
+        if target.startswith(b"/__"):
+            return self._control(target)
+        self.stats.other_requests += 1
+        if b"?object-lock" in target:
+            return self._reply(_NO_LOCK_REPLY, status=b"404 Not Found")
+        if b"?versioning" in target:
+            return self._reply(_VERSIONING_REPLY)
+        return self._reply(_LIST_REPLY if b"list-type" in target else b"")
+
+    def _control(self, target: bytes) -> bytes:
+        path, _, query = target.decode().partition("?")
+        if path == "/__stats":
             if self.keep is not None:
                 self.keep.flush()
             return self._reply(self.stats.as_json(), b"application/json")
-        if target == b"/__reset":
+        if path == "/__set":
+            played = {name: float(value) for name, value in parse_qsl(query)}
+            self.latency_s = played.get("latency_ms", 0.0) / 1000
+            self.transient_share = played.get("transient_share", 0.0)
+        if path == "/__reset":
             self.stats = Stats()
+            self.failed.clear()
             if self.keep is not None:
                 self.keep.flush()
                 self.keep.truncate(0)  # opened for appending: the next body goes to its start
-            return self._reply(b"")
-        self.stats.other_requests += 1
-        return self._reply(_LIST_REPLY if b"list-type" in target else b"")
+        return self._reply(b"")
+
+    def _delete_one(self, target: bytes) -> bytes:
+        key = unquote_to_bytes(target.partition(b"?")[0].lstrip(b"/").partition(b"/")[2])
+        self.stats.singles += 1
+        self._keep(b"<Key>" + key.replace(b"&", b"&amp;").replace(b"<", b"&lt;") + b"</Key>")
+        reply = b"HTTP/1.1 204 No Content\r\nx-amz-request-id: HOLE%012X\r\n\r\n"
+        return reply % next(self.request_ids)
 
     def _delete(self, body: bytes) -> bytes:
         # Clients write the entries without a gap: then one pass over the seams is all it takes, and each
@@ -121,20 +158,41 @@ class _Hole:
             head, tail = _ROOT.sub(b"<DeleteResult>", reply, count=1), b""
         if b"<Quiet>true</Quiet>" in head or b"<Quiet>true</Quiet>" in tail:
             return b"<DeleteResult></DeleteResult>"
-        return b"".join((_renamed(head), reply[_ENDS:-_ENDS] if tail else b"", _renamed(tail)))
+        whole = b"".join((_renamed(head), reply[_ENDS:-_ENDS] if tail else b"", _renamed(tail)))
+        return self._some_failed(whole, seams + 1) if self.transient_share else whole
+
+    def _some_failed(self, reply: bytes, keys: int) -> bytes:
+        """Return the reply with an error for keys at even distances that have not failed before."""
+        every = max(1, round(1 / self.transient_share))
+        entries = reply.split(_REPLY_SEAM)
+        for index in range(-(self.stats.keys - keys) % every, len(entries), every):
+            entry = entries[index]
+            key = _KEY.search(entry)
+            if key is not None and key[1] not in self.failed:
+                self.failed.add(key[1])
+                self.stats.failed_once += 1
+                error = b"</Deleted>" + _FAILED % key[1] + b"<Deleted>"
+                entries[index] = entry[: key.start()] + error + entry[key.end() :]
+        # Where an entry was an error, the tags around it are those of an empty neighbour: none.
+        return _REPLY_SEAM.join(entries).replace(b"<Deleted></Deleted>", b"")
 
     def _count(self, body: bytes, keys: int) -> None:
         self.stats.requests += 1
         self.stats.keys += keys
         self.stats.body_bytes += len(body)
+        self._keep(body)
+
+    def _keep(self, body: bytes) -> None:
         if self.keep is not None:
             self.keep.write(len(body).to_bytes(4, "big") + body)
 
-    def _reply(self, body: bytes, content_type: bytes = b"application/xml") -> bytes:
+    def _reply(
+        self, body: bytes, content_type: bytes = b"application/xml", status: bytes = b"200 OK"
+    ) -> bytes:
         return (
-            b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nx-amz-request-id: HOLE%012X\r\n"
+            b"HTTP/1.1 %b\r\nContent-Type: %b\r\nx-amz-request-id: HOLE%012X\r\n"
             b'ETag: "d41d8cd98f00b204e9800998ecf8427e"\r\nContent-Length: %d\r\n\r\n%b'
-        ) % (content_type, next(self.request_ids), len(body), body)
+        ) % (status, content_type, next(self.request_ids), len(body), body)
 
 
 def _renamed(end: bytes) -> bytes:
@@ -200,7 +258,11 @@ class _Connection(asyncio.Protocol):
 
 
 async def serve(
-    port: int, keep: Path | None, latency_ms: float = 0.0, ready: Callable[[int], None] | None = None
+    port: int,
+    keep: Path | None,
+    latency_ms: float = 0.0,
+    ready: Callable[[int], None] | None = None,
+    transient_share: float = 0.0,
 ) -> None:
     """Serve on 127.0.0.1 until SIGTERM or SIGINT; port 0 takes a free one and tells it to `ready`."""
     loop = asyncio.get_running_loop()
@@ -209,7 +271,7 @@ async def serve(
         loop.add_signal_handler(signum, stop.set)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(keep.open("ab", buffering=1 << 20)) if keep else None
-        hole = _Hole(Stats(), file, latency_ms / 1000)
+        hole = _Hole(Stats(), file, latency_ms / 1000, transient_share)
         server = await loop.create_server(lambda: _Connection(hole), "127.0.0.1", port, backlog=512)
         if ready is not None:
             ready(server.sockets[0].getsockname()[1])
@@ -278,13 +340,18 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--keep", type=Path, help="append every DeleteObjects body to this file")
     parser.add_argument("--latency-ms", type=float, default=0.0, help="wait this long before each reply")
+    parser.add_argument("--transient-share", type=float, default=0.0, help="of the keys, failed once")
     args = parser.parse_args()
     run = asyncio.run
     with contextlib.suppress(ImportError):
         import uvloop
 
         run = uvloop.run
-    run(serve(args.port, args.keep, args.latency_ms, lambda port: print(port, flush=True)))
+    run(
+        serve(
+            args.port, args.keep, args.latency_ms, lambda port: print(port, flush=True), args.transient_share
+        )
+    )
     return 0
 
 

@@ -35,12 +35,12 @@ WARM_UP_KEYS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one process works off: its partitions, and how many keys at least."""
+    """What one process works off: its partitions, each with its first offset, and how many keys at least."""
 
     brokers: str
     topic: str
     endpoint: str
-    partitions: tuple[int, ...]
+    partitions: tuple[tuple[int, int], ...]
     keys: int
 
 
@@ -69,7 +69,7 @@ def work(share: Share) -> Done:
             "queued.max.messages.kbytes": 32 * 1024,
         }
     )
-    consumer.assign([TopicPartition(share.topic, partition, 0) for partition in share.partitions])
+    consumer.assign([TopicPartition(share.topic, *partition) for partition in share.partitions])
     done = Done(0, 0, 0.0, 0.0)
     waiting: dict[str, list[str]] = {}
     total = warm = 0
@@ -120,16 +120,18 @@ def main() -> None:
     parser.add_argument("--endpoint", required=True)
     parser.add_argument("--keys", type=int, required=True, help="work off so many keys, then end")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--from-offsets", type=json.loads, help="JSON list by partition; default: the start")
     args = parser.parse_args()
     probe = Consumer({"bootstrap.servers": args.brokers, "group.id": "plain-consumer"})
     partitions = sorted(probe.list_topics(args.topic, timeout=10).topics[args.topic].partitions)
     probe.close()
+    offsets = args.from_offsets or [0] * len(partitions)
     shares = [
         Share(
             args.brokers,
             args.topic,
             args.endpoint,
-            tuple(partitions[first :: args.processes]),
+            tuple((partition, offsets[partition]) for partition in partitions[first :: args.processes]),
             args.keys // args.processes,
         )
         for first in range(args.processes)

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 from benchmarks.harness import Bench, Parts, Sampler, cpu_per_key
 
 __all__ = ["ReaperRun", "running_reaper", "work_off"]
 
 _WAIT_S = 1200
+_READ_TRIES = 20
 
 
 @dataclass(slots=True)
@@ -56,11 +58,15 @@ class ReaperRun:
 
 @contextmanager
 def running_reaper(
-    bench: Bench, *arguments: str, env: dict[str, str] | None = None
+    bench: Bench, *arguments: str, env: dict[str, str] | None = None, resume: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
-    """Start `sexton reaper run` on a fresh checkpoint; end it by SIGTERM afterwards if it still runs."""
+    """Start `sexton reaper run` on a fresh checkpoint, or where the last one ended with `resume`.
+
+    Ends it by SIGTERM afterwards if it still runs.
+    """
     checkpoint = bench.directory / "checkpoint"
-    shutil.rmtree(checkpoint, ignore_errors=True)
+    if not resume:
+        shutil.rmtree(checkpoint, ignore_errors=True)
     settings = {"SEXTON_CHECKPOINT": str(checkpoint), **(env or {})}
     process = subprocess.Popen(
         [sys.executable, "-m", "sexton.deploy.main", "reaper", "run", *arguments],
@@ -79,7 +85,12 @@ def running_reaper(
 
 
 def work_off(
-    bench: Bench, intents: int, env: dict[str, str] | None = None, *, least_batches: int = 2
+    bench: Bench,
+    intents: int,
+    env: dict[str, str] | None = None,
+    *,
+    least_batches: int = 2,
+    resume: bool = False,
 ) -> ReaperRun:
     """Run `sexton reaper run --once` over `intents` that are there; raises RuntimeError if it fails."""
     run = ReaperRun()
@@ -87,14 +98,14 @@ def work_off(
     env = {"SEXTON_REAPER_INTENTS_PER_TRIGGER": str(min(20_000, intents // 5)), **(env or {})}
     started = time.monotonic()
     other: list[str] = []
-    with running_reaper(bench, "--once", env=env) as process:
+    with running_reaper(bench, "--once", env=env, resume=resume) as process:
         parts = Parts(bench, process.pid, "driver")
         with Sampler(parts) as sampler:
             assert process.stderr is not None
             for line in process.stderr:
                 if '"event": "micro_batch"' in line:
                     run.batches.append(json.loads(line))
-                    run.cpu.append(parts.cpu_seconds())
+                    run.cpu.append(_cpu_seconds(parts))
                 else:
                     other.append(line)
         code = process.wait(_WAIT_S)
@@ -104,3 +115,13 @@ def work_off(
         Path("/dev/stderr").write_text("".join(other[-40:]))
         raise RuntimeError(f"the reaper failed: exit code {code}, micro-batches {len(run.batches)}")
     return run
+
+
+def _cpu_seconds(parts: Parts) -> dict[str, float]:
+    """Return a reading, taken again while short-lived children (chmod of the checkpoint) come and go."""
+    for _ in range(_READ_TRIES):
+        try:
+            return parts.cpu_seconds()
+        except psutil.NoSuchProcess:
+            continue
+    return parts.cpu_seconds()
