@@ -54,9 +54,9 @@ def test_f_4_what_is_not_exactly_one_record_is_rejected(value: bytes, reason: st
     assert (rejected.reason, rejected.record.value) == (reason, value)
 
 
-@pytest.mark.parametrize("key", ["", "a\rb", "a\nb", "b\x01c", "x\uffff", "k" * 1025])
+@pytest.mark.parametrize("key", ["", "k" * 1025])
 def test_key_that_may_not_be_carried_is_rejected_with_its_intent(key: str) -> None:
-    """A key that XML or the store cannot carry makes a dead letter that still names the intent."""
+    """A key that no object can have makes a dead letter that still names the intent."""
     rejected = decode(CODEC, record(encoded(key)))
 
     assert isinstance(rejected, Rejected)
@@ -67,7 +67,25 @@ def test_key_that_may_not_be_carried_is_rejected_with_its_intent(key: str) -> No
 
 def test_odd_but_legal_keys_are_decoded_byte_exact() -> None:
     """Nothing normalises, joins, unquotes or trims a key."""
-    keys = ("a/../b", "./b", "..", "/x", "x//y", "a%2Fb", "t#1", "a+b", "<&>\"'", " a ", "\u00e9", "e\u0301")
+    keys = (
+        "a/../b",
+        "./b",
+        "..",
+        "/x",
+        "x//y",
+        "a%2Fb",
+        "t#1",
+        "a+b",
+        "<&>\"'",
+        " a ",
+        "\u00e9",
+        "e\u0301",
+        "\r",
+        "a\n",
+        "b\x01c",
+        "\0",
+        "x\uffff",
+    )
     decoded = decode(CODEC, record(encoded(*keys)))
 
     assert isinstance(decoded, Decoded)
