@@ -19,7 +19,7 @@ from tests.streaming_jobs.test_execute import (
 )
 
 from sexton.schemas.events import DeleteMode, KeyCondition
-from sexton.storage import KeyState, StoreRefused, Versioning
+from sexton.storage import MAX_KEYS, Delete, KeyState, Kind, StoreRefused, Versioning
 
 
 class BusyListing(Store):
@@ -75,3 +75,19 @@ def test_a_failed_condition_that_cannot_be_looked_at_had_no_effect() -> None:
 
     assert result.held is not None
     assert not result.unknown
+
+
+def test_what_waited_for_a_probe_is_sent_in_requests_that_are_allowed() -> None:
+    """X-12: more than 1,000 conditions, and several on one key, are sent again in requests of their own."""
+    unknown = KeyState(Kind.REFUSED, "ConditionNotChecked", "never tried")
+    names = [f"k{i}" for i in range(2500)]
+    store = Store()
+    store.answer = lambda number, bucket, item: None if store.probes else unknown
+    first = execution(names, conditions={name: KeyCondition(name, "e") for name in names})
+    others = [execution(["k0"], conditions={"k0": KeyCondition("k0", f"e{i}")}) for i in range(3)]
+    _, results = run(store, first, *others)
+
+    assert [words(result) for result in results] == [{"deleted": 2500}, *[{"deleted": 1}] * 3]
+    for _, items in store.sent:
+        sent = [item.key for item in items if isinstance(item, Delete)]
+        assert 0 < len(sent) == len(set(sent)) <= MAX_KEYS

@@ -18,7 +18,7 @@ from sexton.streaming_jobs.reaper.fates import Fate
 if TYPE_CHECKING:
     from sexton.streaming_jobs.reaper.execution import Execution
 
-__all__ = ["Batch", "EraseAll", "Item", "Lane", "Pace"]
+__all__ = ["Batch", "EraseAll", "Item", "Lane", "Pace", "apart"]
 
 _COMPACT_AT = 100_000
 _FIRST_IN_FLIGHT = 2  # a bucket that hangs holds so many connections, until its first clean reply
@@ -308,6 +308,19 @@ class Lane:
         for execution in self.unprobed:
             execution.held = why
         self.unprobed = []
+
+
+def apart(items: Iterable[str | Delete]) -> list[list[str | Delete]]:
+    """Divide items into requests: up to 1,000 in each, and no key twice."""
+    rounds: list[list[str | Delete]] = []
+    times: dict[str, int] = {}
+    for item in items:
+        key = item if isinstance(item, str) else item.key
+        number = times[key] = times.get(key, -1) + 1
+        if number == len(rounds):
+            rounds.append([])
+        rounds[number].append(item)
+    return [each[i : i + MAX_KEYS] for each in rounds for i in range(0, len(each), MAX_KEYS)]
 
 
 def _erases(item: Item) -> bool:

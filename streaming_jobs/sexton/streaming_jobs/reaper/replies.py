@@ -22,7 +22,7 @@ from sexton.streaming_jobs.reaper.fates import (
     is_throttled,
     step_of,
 )
-from sexton.streaming_jobs.reaper.lanes import Batch, EraseAll, Item, Lane
+from sexton.streaming_jobs.reaper.lanes import Batch, EraseAll, Item, Lane, apart
 
 __all__ = ["Limits", "Replies"]
 
@@ -134,7 +134,8 @@ class Replies:
     def probed(self, lane: Lane) -> None:
         """Take in that the store was tried: what waited for that is sent, or refused for good."""
         if lane.probed and lane.untried:
-            lane.again.append(Batch(list(lane.untried), due=self.clock(), again=True))
+            # Gathered from many requests: more than one holds, and a key with several conditions.
+            lane.again += [Batch(items, due=self.clock(), again=True) for items in apart(lane.untried)]
             lane.untried = {}
         lane.sweep()
 
