@@ -1,0 +1,317 @@
+"""Replays through the whole chain: a micro-batch that is worked off again tells and deletes the same."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.chain import NEVER, Chain, forget_last_commit
+from tests.support.crashes import (
+    GONE,
+    end_before_receipts,
+    folded,
+    markers,
+    partly,
+    promised,
+    unchanged,
+)
+from tests.support.s3_recorder import Recorded, Reply, S3Recorder
+from tests.support.s3_state import etag_of
+
+from sexton.deploy.local import LocalStack
+from sexton.schemas import events
+from sexton.schemas.settings import Settings
+from sexton.streaming_jobs import spark as session
+from sexton.streaming_jobs.reaper import job
+from sexton.streaming_jobs.reaper.job import Reaper
+from sexton.streaming_jobs.reaper.stop import StopFlag
+
+pytestmark = [pytest.mark.real, pytest.mark.spark]
+
+SLOW_DOWN = Reply(503, b"<Error><Code>SlowDown</Code><Message>busy</Message></Error>")
+
+
+@pytest.fixture
+def s3(stack: LocalStack) -> Iterator[S3Recorder]:
+    """A recording S3 server that knows the stack's credentials."""
+    with S3Recorder(stack.env["AWS_ACCESS_KEY_ID"], stack.env["AWS_SECRET_ACCESS_KEY"]) as server:
+        yield server
+
+
+def on_deletes(answer: Callable[[Recorded], Reply | None]) -> Callable[[Recorded], Reply | None]:
+    """A script for the DeleteObjects requests that are no probes."""
+    return lambda request: answer(request) if request.is_delete_objects and not request.is_probe else None
+
+
+def commits(chain: Chain) -> list[str]:
+    """The micro-batches that the checkpoint says are done."""
+    folder = Path(str(chain.settings.checkpoint)) / "commits"
+    return sorted(p.name for p in folder.iterdir() if p.name.isdigit()) if folder.exists() else []
+
+
+@pytest.mark.parametrize("reported", [True, False], ids=["receipts written", "no receipt written"])
+def test_j_5_an_object_written_again_survives_the_replay(
+    chain: Chain, s3: S3Recorder, reported: bool
+) -> None:
+    """J-5: the first object went, the one written under its key since stays, the fold says so."""
+    s3.create_bucket("bucket", {"a": b"first", "b": b"other", "c": b"plain"})
+    again, changed = unchanged(chain, "a", etag_of(b"first")), unchanged(chain, "b", etag_of(b"first"))
+    plain = promised(chain, "c")
+    chain.emit(again, changed, plain)
+    if reported:
+        chain.reap(s3_endpoint_url=s3.url)
+        assert folded(chain, again, changed, plain) == [GONE, "changed", GONE]
+        forget_last_commit(chain)
+    else:
+        end_before_receipts(chain, s3_endpoint_url=s3.url)
+    assert sorted(s3.objects("bucket")) == ["b"]
+    s3.buckets.fill("bucket", {"a": b"second"})
+
+    chain.reap(s3_endpoint_url=s3.url)
+
+    assert s3.objects("bucket") == {"a": b"second", "b": b"other"}
+    assert folded(chain, again, plain) == [GONE, GONE]
+    if reported:  # else nobody can know whether it was this reaper that took the object that was meant
+        assert folded(chain, changed) == ["changed"]
+    assert chain.dead_letters() == []
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_j_6_the_same_bytes_twice_with_an_object_written_in_between(
+    chain: Chain, s3: S3Recorder, batches: int
+) -> None:
+    """J-6: one effect on the wire in one micro-batch, one final outcome, and the newer object survives."""
+    s3.create_bucket("bucket", {"a": b"first"})
+    intent = unchanged(chain, "a", etag_of(b"first"))
+    value = chain.codec.encode(intent)
+    chain.produce(*[value] * (3 - batches), partition=0)
+    chain.reap(s3_endpoint_url=s3.url)
+    assert len(s3.deletes()) == 1
+    s3.buckets.fill("bucket", {"a": b"second"})
+    if batches == 2:
+        chain.produce(value, partition=0)
+
+    chain.reap(s3_endpoint_url=s3.url)
+
+    assert s3.objects("bucket") == {"a": b"second"}
+    assert folded(chain, intent) == [GONE]
+
+
+def split(monkeypatch: pytest.MonkeyPatch, tasks: int) -> None:
+    """Have each topic read by so many tasks at least, so that a partition is split over several."""
+
+    def options(settings: Settings, topic: str) -> dict[str, str]:
+        return {**session.kafka_source_options(settings, topic), "minPartitions": str(tasks)}
+
+    monkeypatch.setattr(job, "kafka_source_options", options)
+
+
+def test_j_7_a_key_that_is_written_again_and_again(
+    chain: Chain, s3: S3Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """J-7: 500 pairs of a guarded delete and a write, in a partition split over tasks: the newest stays."""
+    split(monkeypatch, 16)
+    s3.create_bucket("bucket", {"k": b"0"})
+    stop = StopFlag(NEVER, lambda: None)
+    reaper = Reaper(chain.settings.model_copy(update={"s3_endpoint_url": s3.url}), chain.spark, stop)
+    thread = threading.Thread(target=reaper.run)
+    thread.start()
+    intents = [unchanged(chain, "k", etag_of(str(i).encode())) for i in range(500)]
+    try:
+        for start in range(0, 500, 20):
+            chain.emit(*intents[start : start + 20])
+            for i in range(start, start + 20):
+                s3.buckets.fill("bucket", {"k": str(i + 1).encode()})
+                time.sleep(0.002)
+        deadline = time.monotonic() + 90
+        while len(chain.words()) < 500 and thread.is_alive():
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+    finally:
+        stop.set()
+        thread.join(60)
+
+    assert s3.objects("bucket") == {"k": b"500"}
+    assert set(folded(chain, *intents)) <= {GONE, "changed"}
+    assert not thread.is_alive()
+
+
+def test_j_7_keys_that_carry_generations(
+    chain: Chain, s3: S3Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """J-7: whatever task works what off first, every object of the newest generation survives."""
+    split(monkeypatch, 16)
+    s3.create_bucket("bucket", {})
+    names: list[list[str]] = []
+    with chain.issuer() as issuer:
+        generations = []
+        for _ in range(5):
+            generations.append(issuer.attach("node", "tenant").generation)
+            names.append([f"k{i}-{generations[-1]:08x}" for i in range(100)])
+            s3.buckets.fill("bucket", dict.fromkeys(names[-1], b""))
+            for older, newer in zip(names[-2], names[-1], strict=True) if len(names) > 1 else ():
+                # The owner unlinks what came before; the one it superseded still sends its deletes, too.
+                chain.emit(
+                    bound(chain, generations[-1], older),
+                    bound(chain, generations[-2], newer),
+                )
+
+    chain.reap(s3_endpoint_url=s3.url)
+
+    assert sorted(s3.objects("bucket")) == sorted(names[-1])
+    assert sorted(o.outcome.value for o in chain.outcomes()) == ["deleted"] * 400 + ["stale"] * 400
+
+
+def bound(chain: Chain, generation: int, key: str) -> events.DeletionIntent:
+    """An intent that its generation guards."""
+    return chain.intent("tenant", generation, (), action=events.DeleteObjects("bucket", ((key,),)))
+
+
+def test_x_4_exactly_the_failed_keys_are_sent_again(chain: Chain, s3: S3Recorder) -> None:
+    """X-4: of ten keys three fail and one is denied: the next request holds the three, nine are deleted."""
+    names = [f"k{i}" for i in range(10)]
+    s3.create_bucket("bucket", dict.fromkeys(names, b""))
+    bad = {**dict.fromkeys(["k1", "k4", "k7"], "InternalError"), "k8": "AccessDenied"}
+    s3.script(on_deletes(lambda request: partly(s3, request, bad) if not s3.deletes() else None))
+    intents = [promised(chain, name) for name in names]
+    chain.emit(*intents)
+
+    chain.reap(s3_endpoint_url=s3.url)
+
+    assert [sorted(request.keys) for request in s3.deletes()] == [names, ["k1", "k4", "k7"]]
+    words = folded(chain, *intents)
+    assert (words.count(GONE), words[8]) == (9, "dead-lettered")
+    (dead,) = chain.dead_letters()
+    assert (dead.keys, dead.reason) == (["k8"], "AccessDenied")
+    assert list(s3.objects("bucket")) == ["k8"]
+
+
+def test_x_6_a_store_that_is_busy_for_a_while_is_waited_for(chain: Chain, s3: S3Recorder) -> None:
+    """X-6: 20 times 503 SlowDown, then fine: one run settles all, nothing is lost or counted twice."""
+    names = [f"k{i}" for i in range(30)]
+    s3.create_bucket("bucket", dict.fromkeys(names, b""))
+    s3.script(on_deletes(lambda request: SLOW_DOWN if len(s3.deletes()) < 20 else None))
+    intents = [promised(chain, *names[i : i + 10]) for i in range(0, 30, 10)]
+    chain.emit(*intents)
+
+    counts = chain.reap(s3_endpoint_url=s3.url)
+
+    assert (folded(chain, *intents), s3.objects("bucket")) == ([GONE] * 3, {})
+    assert (counts.keys["deleted"], counts.intents) == (30, {"deleted": 3})
+    assert (chain.dead_letters(), chain.deferred()) == ([], [])
+
+
+@pytest.mark.parametrize(("status", "code"), [(403, "RequestTimeTooSkewed"), (400, "ExpiredToken")])
+def test_x_7_what_is_wrong_with_everything_holds_the_micro_batch(
+    chain: Chain, s3: S3Recorder, status: int, code: str
+) -> None:
+    """X-7: offsets stay and nothing is written while it lasts; it drains when it is over."""
+    s3.create_bucket("bucket", {"a": b"", "b": b""})
+    reply = Reply(status, f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode())
+    seen: list[Any] = []
+
+    def script(request: Recorded) -> Reply | None:
+        if len(seen) >= 3:
+            return None
+        written = (chain.outcomes(), chain.dead_letters(), chain.deferred())
+        seen.append((commits(chain), *written, sorted(s3.objects("bucket"))))
+        return reply
+
+    s3.script(script)
+    intents = [promised(chain, "a"), promised(chain, "b")]
+    chain.emit(*intents)
+
+    chain.reap(s3_endpoint_url=s3.url)
+
+    assert seen == [([], [], [], [], ["a", "b"])] * 3
+    assert (folded(chain, *intents), s3.objects("bucket")) == ([GONE, GONE], {})
+    assert (chain.dead_letters(), chain.deferred(), commits(chain)) == ([], [], ["0"])
+
+
+def test_x_10_a_store_that_wants_md5_gets_it(chain: Chain, s3: S3Recorder) -> None:
+    """X-10: a store that refuses a batch without Content-MD5 is found out; nothing is dead-lettered."""
+    s3.buckets.traits.wants_md5 = True
+    s3.create_bucket("bucket", {"a": b"", "b": b""})
+    intent = promised(chain, "a", "b")
+    chain.emit(intent)
+
+    chain.reap(s3_endpoint_url=s3.url)
+
+    assert (folded(chain, intent), s3.objects("bucket")) == ([GONE], {})
+    assert (chain.dead_letters(), chain.deferred()) == ([], [])
+
+
+def test_x_11_a_late_answer_and_a_replay_make_one_marker(chain: Chain, s3: S3Recorder) -> None:
+    """X-11: acted in time and answered too late, then replayed: one delete marker on each key."""
+    s3.create_bucket("bucket", dict.fromkeys(["a", "b"], b""), versioning="Enabled")
+    late = Reply(200, b"<DeleteResult/>", delay_s=2.0, act_first=True)
+    s3.script(on_deletes(lambda request: late))
+    intent = promised(chain, "a", "b")
+    chain.emit(intent)
+
+    chain.reap(s3_endpoint_url=s3.url, s3_read_timeout_s=0.5)
+    assert folded(chain, intent) == [GONE]
+    forget_last_commit(chain)
+    chain.reap(s3_endpoint_url=s3.url, s3_read_timeout_s=0.5)
+
+    assert markers(s3, "bucket", ["a", "b"]) == {"a": 1, "b": 1}
+    assert folded(chain, intent) == [GONE]
+    assert chain.deferred() == []
+
+
+@pytest.mark.parametrize("ways", [{"batch", "single"}, {"batch"}], ids=["never", "in single calls"])
+def test_x_12_a_condition_that_the_store_ignores_is_not_sent(
+    chain: Chain, s3: S3Recorder, ways: set[str]
+) -> None:
+    """X-12: found by the probe: refused where nothing checks it, else sent the way in which it is checked."""
+    s3.buckets.traits.conditions_ignored = frozenset(ways)
+    s3.create_bucket("bucket", {"a": b"new", "b": b"old"})
+    wrong, right = unchanged(chain, "a", etag_of(b"old")), unchanged(chain, "b", etag_of(b"old"))
+    chain.emit(wrong, right)
+
+    chain.reap(s3_endpoint_url=s3.url)
+
+    if "single" in ways:
+        assert folded(chain, wrong, right) == ["refused", "refused"]
+        assert sorted(s3.objects("bucket")) == ["a", "b"]
+    else:
+        assert folded(chain, wrong, right) == ["changed", GONE]
+        assert list(s3.objects("bucket")) == ["a"]
+
+
+@pytest.mark.parametrize("code", ["PreconditionFailed", "AccessDenied"])
+@pytest.mark.parametrize("versioning", ["", "Enabled"])
+def test_x_19_a_replay_says_nothing_untrue_about_a_key_that_is_gone(
+    chain: Chain, s3: S3Recorder, code: str, versioning: str
+) -> None:
+    """X-19: a condition or a right that fails after a crash makes no `changed` and no dead letter."""
+    s3.create_bucket("bucket", {"a": b"first"}, versioning=versioning)
+    intent = unchanged(chain, "a", etag_of(b"first"))
+    chain.emit(intent)
+    end_before_receipts(chain, s3_endpoint_url=s3.url)
+    s3.script(on_deletes(lambda request: partly(s3, request, dict.fromkeys(request.keys, code))))
+
+    chain.reap(s3_endpoint_url=s3.url)
+
+    assert (folded(chain, intent), chain.dead_letters()) == ([GONE], [])
+    assert markers(s3, "bucket", ["a"]) == {"a": 1 if versioning else 0}
+
+
+def test_x_19_a_busy_store_past_the_age_limit_after_a_crash(chain: Chain, s3: S3Recorder) -> None:
+    """X-19: deleted, ended before settling, then only 503 past the age limit: `absent`, no dead letter."""
+    s3.create_bucket("bucket", {"a": b""})
+    intent = promised(chain, "a")
+    chain.emit(intent)
+    end_before_receipts(chain, s3_endpoint_url=s3.url)
+    s3.script(on_deletes(lambda request: SLOW_DOWN))
+    given: dict[str, Any] = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.2, "reaper_age_limit_s": 0.01}
+
+    chain.reap(**given, reaper_defer_delays_s=(3600.0,))
+    assert [d.effect_unknown for d in chain.deferred()] == [True]
+    chain.reap(**given, reaper_defer_delays_s=(0.001,))
+
+    assert (folded(chain, intent), chain.dead_letters()) == ([GONE], [])
