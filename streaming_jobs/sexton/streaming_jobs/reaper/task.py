@@ -42,6 +42,7 @@ __all__ = ["ROW_SCHEMA", "ROW_SPARK_SCHEMA", "TaskPlan", "make_task"]
 
 SUBJECTS_PER_CALL = 10_000
 DEFERRED = "deferred"
+_INTENTS_PER_SUBJECT = 2
 _ROWS_PER_BATCH = 2_000
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ROW_SCHEMA = pa.schema(
@@ -244,7 +245,9 @@ def _work_off(work: _Work, batch: Iterable[Record]) -> None:
             work.unasked.update(new)
             (work.waiting if new else known).append(d)
     _judge_and_execute(work, known)
-    if len(work.unasked) >= SUBJECTS_PER_CALL:
+    # A full question, or one that lets several intents go for each subject: the store works meanwhile.
+    worth = len(work.waiting) >= _INTENTS_PER_SUBJECT * len(work.unasked) > 0
+    if worth or len(work.unasked) >= SUBJECTS_PER_CALL:
         _judge_waiting(work)
 
 
