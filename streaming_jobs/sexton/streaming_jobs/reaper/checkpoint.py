@@ -22,6 +22,7 @@ __all__ = ["Binding", "Checkpoint", "CheckpointRefused", "check_binding", "check
 _FORMAT = 1
 _NAME = "sexton-binding.json"
 _WAITING = "sexton-waiting"
+_WAITING_BEGUN = "sexton-waiting-begun"
 _KEPT = 10
 
 
@@ -172,22 +173,36 @@ class Checkpoint:
 
     def waiting(self) -> str | None:
         """Return the newest text about the waiting room, None before the first one."""
-        numbers = self._list(_WAITING)
-        return self._read(f"{_WAITING}/{max(numbers)}") if numbers else None
+        return self._newest(_WAITING)
 
     def commit_waiting(self, text: str) -> None:
         """Write the next text about the waiting room; the last few before it are kept."""
-        numbers = self._list(_WAITING)
+        self._append(_WAITING, text)
+
+    def waiting_begun(self) -> str | None:
+        """Return the newest text about what of the waiting room was begun, None before the first one."""
+        return self._newest(_WAITING_BEGUN)
+
+    def begin_waiting(self, text: str) -> None:
+        """Write down what is about to be worked off; without it a crash leaves no trace of what was sent."""
+        self._append(_WAITING_BEGUN, text)
+
+    def _newest(self, folder: str) -> str | None:
+        numbers = self._list(folder)
+        return self._read(f"{folder}/{max(numbers)}") if numbers else None
+
+    def _append(self, folder: str, text: str) -> None:
+        numbers = self._list(folder)
         number = max(numbers, default=-1) + 1
         # Written under another name first: a text that was cut by a crash is never the newest one.
-        draft = self._path(f"{_WAITING}/draft")
+        draft = self._path(f"{folder}/draft")
         self._write(draft, text, overwrite=True)
-        if not self._fs.rename(draft, self._path(f"{_WAITING}/{number}")):
+        if not self._fs.rename(draft, self._path(f"{folder}/{number}")):
             raise CheckpointRefused(
-                f"the checkpoint cannot be written: {_WAITING}/{number}", hint=_HINT_DAMAGED
+                f"the checkpoint cannot be written: {folder}/{number}", hint=_HINT_DAMAGED
             )
         for old in sorted(numbers)[:-_KEPT]:
-            self._fs.delete(self._path(f"{_WAITING}/{old}"), False)
+            self._fs.delete(self._path(f"{folder}/{old}"), False)
 
     def _list(self, folder: str) -> list[int]:
         path = self._jvm.org.apache.hadoop.fs.Path(self._root, folder)

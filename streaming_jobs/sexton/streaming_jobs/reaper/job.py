@@ -23,7 +23,7 @@ from sexton.streaming_jobs.reaper.lock import CheckpointLock
 from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
 from sexton.streaming_jobs.reaper.preflight import bind_checkpoint, check_topics, deferred_place
 from sexton.streaming_jobs.reaper.progress import Progress
-from sexton.streaming_jobs.reaper.receipts import SentBefore, sent_before
+from sexton.streaming_jobs.reaper.receipts import SentBefore, sent_before, waited_before
 from sexton.streaming_jobs.reaper.returning import Returning
 from sexton.streaming_jobs.reaper.stop import StopFlag, StopRequested
 from sexton.streaming_jobs.reaper.tiers import tiers
@@ -68,7 +68,8 @@ class Reaper:
                 batches = MicroBatches(
                     self.settings, self.spark, self.stop, self.once, binding, lock, room, self.progress
                 )
-                self._run_queries(path, batches, Returning(batches, room, checkpoint), earlier)
+                waited = waited_before(self.settings, checkpoint, binding, room)
+                self._run_queries(path, batches, Returning(batches, room, checkpoint, waited), earlier)
             finally:
                 room.close()
         finally:

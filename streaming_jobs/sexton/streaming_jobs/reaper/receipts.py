@@ -20,8 +20,9 @@ from sexton.schemas.errors import KafkaUnavailable, UndecodableRecord
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.checkpoint import Binding, Checkpoint
+from sexton.streaming_jobs.reaper.waiting_room import WaitingRoom, parse_begun
 
-__all__ = ["SentBefore", "sent_before"]
+__all__ = ["SentBefore", "sent_before", "waited_before"]
 
 _MARGIN_S = 60.0  # between the clocks of the checkpoint's file system and of the brokers
 _ANSWER_S = 10.0
@@ -32,10 +33,12 @@ class SentBefore:
     """Offsets by partition below which a record may have been worked on; receipts that say `changed`.
 
     `said_changed` holds (partition, offset) of intents, None when the receipts were not looked through.
+    `since_s` is when the work was begun, seconds since 1970.
     """
 
     below: Mapping[int, int] = field(default_factory=dict)
     said_changed: frozenset[tuple[int, int]] | None = frozenset()
+    since_s: float | None = None
 
 
 def sent_before(settings: Settings, checkpoint: Checkpoint, binding: Binding, cluster: Cluster) -> SentBefore:
@@ -50,6 +53,16 @@ def sent_before(settings: Settings, checkpoint: Checkpoint, binding: Binding, cl
             # A new checkpoint where a reaper has worked before: all that is there may be done already.
             return SentBefore(cluster.latest(binding.topic), None)
     return SentBefore()
+
+
+def waited_before(
+    settings: Settings, checkpoint: Checkpoint, binding: Binding, room: WaitingRoom
+) -> SentBefore:
+    """Return what of the waiting room may have been worked on and was not committed; raises as the above."""
+    ends, since_s = parse_begun(checkpoint.waiting_begun(), room.place)
+    if all(end <= room.done.get(partition, 0) for partition, end in ends.items()):
+        return SentBefore()
+    return SentBefore(ends, _changed_since(settings, since_s - _MARGIN_S, binding.topic_id), since_s)
 
 
 def _changed_since(settings: Settings, since_s: float, topic_id: str) -> frozenset[tuple[int, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,8 +16,9 @@ from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault
 from sexton.streaming_jobs.reaper.checkpoint import Checkpoint
 from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
+from sexton.streaming_jobs.reaper.receipts import SentBefore
 from sexton.streaming_jobs.reaper.stop import StopRequested
-from sexton.streaming_jobs.reaper.waiting_room import WaitingRoom, waiting_text
+from sexton.streaming_jobs.reaper.waiting_room import WaitingRoom, begun_text, waiting_text
 from sexton.streaming_jobs.spark import kafka_source_options
 
 __all__ = ["Returning"]
@@ -26,11 +28,15 @@ _POLL_S = 1.0
 
 @dataclass(slots=True)
 class Returning:
-    """Brings due records back; `failure` is what ended the loop, `on_failure` is called with it set."""
+    """Brings due records back; `failure` is what ended the loop, `on_failure` is called with it set.
+
+    `earlier` is what another run began and did not commit.
+    """
 
     batches: MicroBatches
     room: WaitingRoom
     checkpoint: Checkpoint
+    earlier: SentBefore = field(default_factory=SentBefore)
     on_failure: Callable[[], None] = lambda: None
     failure: BaseException | None = None
     rounds: int = 0
@@ -92,9 +98,13 @@ class Returning:
             .load()
         )
         ends = {p: end for p, (_, end) in due.items()}
-        # The first round after a start may repeat what was done and not committed.
-        sent_below = ends if self.rounds == 0 else {}
-        self.batches.hold_until_done(frame, self.rounds, records.DEFERRED, sent_below, None)
+        earlier = self.earlier
+        since_s = earlier.since_s if self.rounds == 0 and earlier.since_s is not None else time.time()
+        # Before the first delete: after a crash these are looked at before they are sent again.
+        self.checkpoint.begin_waiting(begun_text(self.room.place, {**done, **ends}, since_s))
+        self.batches.hold_until_done(
+            frame, self.rounds, records.DEFERRED, earlier.below, earlier.said_changed
+        )
         self.rounds += 1
         self.checkpoint.commit_waiting(waiting_text(self.room.place, {**done, **ends}))
         self.room.committed(ends)

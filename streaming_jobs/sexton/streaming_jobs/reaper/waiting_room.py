@@ -23,7 +23,15 @@ from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.checkpoint import CheckpointRefused, check_retention
 from sexton.streaming_jobs.reaper.pending import Pending
 
-__all__ = ["Place", "WaitingRoom", "due_ranges", "parse_waiting", "waiting_text"]
+__all__ = [
+    "Place",
+    "WaitingRoom",
+    "begun_text",
+    "due_ranges",
+    "parse_begun",
+    "parse_waiting",
+    "waiting_text",
+]
 
 T = TypeVar("T")
 
@@ -48,6 +56,20 @@ def waiting_text(place: Place, done: Mapping[int, int]) -> str:
     """Return what is stored: up to where each partition of the topic is done."""
     offsets = {str(partition): offset for partition, offset in sorted(done.items())}
     return json.dumps({"format": _FORMAT, "topic_id": place.topic_id, "done": offsets})
+
+
+def begun_text(place: Place, ends: Mapping[int, int], since_s: float) -> str:
+    """Return what is stored before a range is worked off: its ends, and since when it may have been."""
+    return json.dumps({**json.loads(waiting_text(place, ends)), "since": since_s})
+
+
+def parse_begun(text: str | None, place: Place) -> tuple[dict[int, int], float]:
+    """Return the ends and the time in such a text; raises what `parse_waiting` raises."""
+    ends = parse_waiting(text, place)
+    try:
+        return ends, float(json.loads(text)["since"]) if text else 0.0
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointRefused(f"the checkpoint is damaged: {error!r}", hint=_HINT) from error
 
 
 def parse_waiting(text: str | None, place: Place) -> dict[int, int]:
