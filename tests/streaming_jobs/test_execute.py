@@ -219,6 +219,22 @@ def test_x_4_exactly_the_transient_keys_are_sent_again() -> None:
     assert results[1].request_ids == ["r0", "r1"]
 
 
+def test_what_is_sent_again_shares_requests() -> None:
+    """Ten keys of each of three requests fail once: they go again in one request, not in three."""
+    names = [f"k{i:04d}" for i in range(3000)]
+    failing = set(names[::100])
+    store = Store()
+
+    def answer(number: int, bucket: str, item: str | Delete) -> KeyState | None:
+        return ERROR if item in failing and number < 3 else None
+
+    store.answer = answer
+    _, (result,) = run(store, execution(names))
+
+    assert sizes(store) == [1000, 1000, 1000, 30]
+    assert words(result) == {"deleted": 3000}
+
+
 def test_x_6_a_busy_store_is_waited_for_and_nothing_is_counted_twice() -> None:
     """X-6: twenty times SlowDown, then fine: every key is deleted once, none is a dead letter."""
     store = Store(answer=lambda number, bucket, item: BUSY if number < 20 else None)

@@ -174,7 +174,11 @@ def test_barriers_carry_the_oldest_position_that_waits(chain: Chain, s3: S3Recor
     s3.create_bucket("bad", {"a": b""})
     s3.create_bucket("good", {"c": b""})
     s3.script(bad("bad", SLOW_DOWN))  # type: ignore[arg-type]
-    slow: dict[str, Any] = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.2, "reaper_defer_delays_s": (3600.0,)}
+    slow: dict[str, Any] = {
+        "s3_endpoint_url": s3.url,
+        "reaper_patience_s": 0.2,
+        "reaper_defer_delays_s": (3600.0,),
+    }
     chain.emit(promised(chain, "good", "c"))
     chain.reap(**slow)
     chain.emit(promised(chain, "bad", "a"), promised(chain, "good", "c"))

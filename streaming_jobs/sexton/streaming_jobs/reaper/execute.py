@@ -211,7 +211,7 @@ class Executor:
             if wait_s > 0:
                 lane.pace.not_before = now + wait_s
                 break
-            self._send(lane, lane.next_batch(now, flush=flush))
+            self._send(lane, lane.next_batch(now))
         if flush:
             self._start_jobs(lane)
 

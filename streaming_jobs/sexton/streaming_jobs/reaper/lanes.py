@@ -234,24 +234,41 @@ class Lane:
 
     def next_size(self, now: float, *, flush: bool) -> int:
         """Return how many items the next request would carry, 0 while there is none to send."""
-        for batch in self.again:
-            if batch.due <= now:
-                return len(batch.items)
-        for queue in (self.waiting, self.bound):
-            if len(queue) >= MAX_KEYS or (flush and queue):
-                return min(len(queue), MAX_KEYS)
-        return 0
+        due = sum(len(batch.items) for batch in self.again if batch.due <= now)
+        for size in (due, len(self.waiting), len(self.bound)):
+            if size >= MAX_KEYS:
+                return MAX_KEYS
+        if not flush:
+            return 0
+        return due or len(self.waiting) or len(self.bound)
 
-    def next_batch(self, now: float, *, flush: bool) -> Batch:
-        """Take the next request's items: exactly those that met trouble, else what fills a request."""
-        for index, batch in enumerate(self.again):
-            if batch.due <= now:
-                return self.again.pop(index)
-        if len(self.waiting) >= MAX_KEYS or (flush and self.waiting):
+    def next_batch(self, now: float) -> Batch:
+        """Take the next request's items: a full request first, then exactly those that met trouble."""
+        due = sum(len(batch.items) for batch in self.again if batch.due <= now)
+        full = len(self.waiting) >= MAX_KEYS or len(self.bound) >= MAX_KEYS
+        if due >= MAX_KEYS or (due and not full):
+            return self._next_again(now)
+        if len(self.waiting) >= MAX_KEYS or (self.waiting and len(self.bound) < MAX_KEYS):
             keys = self.waiting.take(MAX_KEYS)
             return Batch(keys, self.users.take(len(keys)))
         items = self._next_bound()
         return Batch(items, self.bound_users.take(len(items)))
+
+    def _next_again(self, now: float) -> Batch:
+        """Take what met trouble and is due: plain keys of several requests together, others as they went."""
+        taken: list[str | Delete] = []
+        left: list[Batch] = []
+        alone = False  # a condition or a version may be about a key that another batch names plainly
+        for batch in self.again:
+            plain = all(isinstance(item, str) for item in batch.items)
+            fits = plain and not alone and len(taken) + len(batch.items) <= MAX_KEYS
+            if batch.due <= now and (fits or not taken):
+                taken += batch.items
+                alone = not plain
+            else:
+                left.append(batch)
+        self.again = left
+        return Batch(taken, again=True)
 
     def looks_odd(self) -> bool:
         """Tell whether a key to be looked at is one that the store might take for another."""

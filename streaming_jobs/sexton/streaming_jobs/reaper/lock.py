@@ -69,7 +69,7 @@ class CheckpointLock:
                 raise KafkaUnavailable(f"the checkpoint cannot be locked: {failure}")
             raise CheckpointLocked(
                 f"another reaper runs on this checkpoint: {holder}",
-                hint="docs/operating.md, 'A second reaper': stop it, or give this one a checkpoint of its own",
+                hint="docs/operating.md, 'A second reaper'",
             )
 
     def release(self) -> None:
