@@ -156,7 +156,7 @@ def test_x_13_a_bucket_that_hangs_holds_up_no_other(s3: S3Recorder, deleter: Bat
 
 
 def test_look_up_asks_the_bucket_and_writes_nothing(s3: S3Recorder, deleter: BatchDeleter) -> None:
-    """Two requests tell versioning and object lock; odd spellings are refused until a probe has tried them."""
+    """Two requests tell versioning and object lock; odd spellings are refused until a probe."""
     s3.create_bucket("versioned", dict.fromkeys(["a b", "plain", "a%2Fb", "é"], b""), versioning="Enabled")
 
     found = deleter.look_up("versioned")

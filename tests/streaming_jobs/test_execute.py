@@ -440,7 +440,7 @@ def test_a_bucket_that_cannot_be_probed_is_held(error: Exception, held: str) -> 
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_x_12_a_store_is_tried_once_a_key_needs_it(keeps: bool) -> None:
-    """X-12: what is refused for want of knowledge is sent after a probe, or refused for good; others go on."""
+    """X-12: what is refused for want of knowledge is sent after a probe, or refused for good."""
     unknown = KeyState(Kind.REFUSED, "ConditionNotChecked", "never tried")
     store = Store()
     store.answer = lambda number, bucket, item: (

@@ -115,7 +115,7 @@ UNCLEAN = {
 @pytest.mark.parametrize("what", UNCLEAN)
 @pytest.mark.parametrize("times", [1, 1000])
 def test_x_5_an_unclean_reply_is_never_a_success(chain: Chain, s3: S3Recorder, what: str, times: int) -> None:
-    """X-5: what a reply leaves open is sent again; while it stays open the intent waits without an outcome."""
+    """X-5: what a reply leaves open is sent again; while it stays open the intent waits."""
     s3.create_bucket("bucket", {"a": b"", "b": b""})
     (asked,) = chain.emit(promised(chain, "bucket", "a", "b"))
     unclean = iter([UNCLEAN[what]] * times)

@@ -146,7 +146,7 @@ def test_f_5_a_symbol_from_a_newer_writer_is_named_in_its_dead_letter(
 
 
 def test_an_intent_that_breaks_a_rule_is_dead_lettered_by_name(chain: Chain, store: ObjectStore) -> None:
-    """A key that is too long is a dead letter that names intent, tenant and bucket; its neighbour is deleted."""
+    """A key that is too long: a dead letter names intent, tenant and bucket; its neighbour is deleted."""
     put(store, chain, "a", "b")
     bad, good = promised(chain, "k" * 1025), promised(chain, "b")
     chain.emit(bad, good)

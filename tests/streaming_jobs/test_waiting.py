@@ -101,7 +101,7 @@ def test_delays_grow_and_nothing_is_rewritten_while_it_waits(chain: Chain, s3: S
 def test_x_19_past_the_age_limit_a_key_that_is_gone_is_no_dead_letter(
     chain: Chain, s3: S3Recorder, gone: bool
 ) -> None:
-    """X-19: a 503 past the age limit: `absent` for what is gone, a dead letter that says so for what is there."""
+    """X-19: a 503 past the age limit: `absent` for what is gone, a dead letter for what is there."""
     s3.create_bucket("bad", {} if gone else {"a": b""})
 
     def script(request: Recorded) -> Reply | None:

@@ -131,13 +131,13 @@ class S3Recorder:
             return list(self.buckets.of(bucket).versions.get(key, ()))
 
     def singles(self) -> list[Recorded]:
-        """Return the DeleteObject requests so far, in the order in which they were answered, without probes."""
+        """Return the DeleteObject requests but a probe's, in the order in which they were answered."""
         with self._lock:
             found = [request for request in self.requests if request.method == "DELETE"]
         return [request for request in found if not request.is_probe]
 
     def deletes(self) -> list[Recorded]:
-        """Return the DeleteObjects requests so far, in the order in which they were answered, without probes."""
+        """Return the DeleteObjects requests but a probe's, in the order in which they were answered."""
         with self._lock:
             found = [request for request in self.requests if request.is_delete_objects]
         return [request for request in found if not request.is_probe]
