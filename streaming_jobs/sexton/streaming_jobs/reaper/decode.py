@@ -74,8 +74,23 @@ def decode(codec: Codec, record: Record) -> Decoded | Rejected | Skipped:
     try:
         check_intent(intent)
     except InvalidEvent as error:
-        return Rejected(record, "invalid-intent", str(error), intent)
+        if not _names_no_folder(intent):
+            return Rejected(record, "invalid-intent", str(error), intent)
     return Decoded(record, intent)
+
+
+def _names_no_folder(intent: events.DeletionIntent) -> bool:
+    """Tell whether its prefix is all that is wrong: that is well told, and refused by the judge (X-16)."""
+    action = intent.action
+    if not isinstance(action, events.DeletePrefix):
+        return False
+    if action.prefix.endswith("/") and action.prefix.strip("/"):
+        return False
+    try:
+        check_intent(replace(intent, action=replace(action, prefix="folder/")))
+    except InvalidEvent:
+        return False
+    return True
 
 
 def decode_deferred(codec: Codec, record: Record) -> Decoded | Rejected | Skipped:

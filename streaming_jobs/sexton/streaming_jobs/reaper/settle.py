@@ -89,7 +89,9 @@ class Settler:
             named = [
                 events.KeyOutcome(key, fate.word, fate.detail[:_LONGEST_DETAIL] if n < _MOST_DETAILS else "")
                 for n, (key, fate) in enumerate(result.named)
-                if fate.word is not None and fate.word is not common
+                if fate.word is not None
+                # Of a refused key the reason stands nowhere else (a lock: until when).
+                and (fate.word is not common or (fate.word is OutcomeWord.REFUSED and n < _MOST_DETAILS))
             ]
         return self._row(
             records.OUTCOMES,
