@@ -1,0 +1,123 @@
+"""Speculation on a cluster of workers with addresses of their own: a slow task is never run a second time."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+from tests.support.chain import Chain
+from tests.support.crashes import GONE, folded, markers, promised
+from tests.support.s3_recorder import Recorded, S3Recorder
+
+import sexton.streaming_jobs.submit
+from sexton.deploy.local import Installation, LocalStack
+from sexton.streaming_jobs.spark import connector_jars
+
+pytestmark = [pytest.mark.real, pytest.mark.spark]
+
+BIN = Path(pyspark.__file__).with_name("bin")
+NAMES = ["k0", "k1", "k2", "slow"]
+
+
+@pytest.fixture
+def s3(stack: LocalStack) -> Iterator[S3Recorder]:
+    """A recording S3 server that knows the stack's credentials."""
+    with S3Recorder(stack.env["AWS_ACCESS_KEY_ID"], stack.env["AWS_SECRET_ACCESS_KEY"]) as server:
+        server.create_bucket("bucket", dict.fromkeys(NAMES, b"x"), versioning="Enabled")
+        yield server
+
+
+@pytest.fixture
+def master(chain: Chain, installation: Installation, tmp_path: Path) -> Iterator[str]:
+    """The URL of a Spark master with two workers on two loopback addresses."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"spark://127.0.0.1:{port}"
+    # The workers hand their environment on to executors: they are where the store's credentials are needed.
+    env = {
+        **installation.environment,
+        "SPARK_WORKER_DIR": str(tmp_path / "work"),
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    java = "org.apache.spark.deploy"
+    commands = [
+        [f"{java}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"],
+        *[
+            [f"{java}.worker.Worker", "--host", host, "--webui-port", "0", "-c", "2", "-m", "1g", url]
+            for host in ("127.0.0.2", "127.0.0.3")
+        ],
+    ]
+    log = (tmp_path / "spark.log").open("w")
+    started = [
+        subprocess.Popen([BIN / "spark-class", *command], env=env, stdout=log, stderr=log)
+        for command in commands
+    ]
+    try:
+        deadline = time.monotonic() + 60
+        while (tmp_path / "spark.log").read_text().count("Successfully registered with master") < 2:
+            assert time.monotonic() < deadline, (tmp_path / "spark.log").read_text()
+            time.sleep(0.2)
+        yield url
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(20)
+        log.close()
+
+
+def test_a_slow_task_is_not_speculated(
+    chain: Chain, installation: Installation, s3: S3Recorder, master: str
+) -> None:
+    """Speculation that spark-submit asks for stays off: one delete, marker and outcome for each intent."""
+    intents = [promised(chain, name) for name in NAMES]
+    for partition, intent in enumerate(intents):
+        chain.emit(intent, partition=partition)
+
+    def slowly(request: Recorded) -> None:
+        if request.is_delete_objects and "slow" in request.keys:
+            time.sleep(5)
+
+    s3.script(slowly)
+    given = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.multiplier": "1.01",
+        "spark.speculation.quantile": "0.1",
+        "spark.speculation.minTaskRuntime": "100ms",
+        "spark.executor.memory": "512m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.jars": ",".join(map(str, connector_jars(chain.settings.cache_dir))),
+    }
+    options = [part for name, value in given.items() for part in ("--conf", f"{name}={value}")]
+    env = {**installation.environment, "SEXTON_S3_ENDPOINT_URL": s3.url, "PYSPARK_PYTHON": sys.executable}
+
+    done = subprocess.run(
+        [
+            BIN / "spark-submit",
+            "--master",
+            master,
+            *options,
+            str(sexton.streaming_jobs.submit.__file__),
+            "--once",
+        ],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert folded(chain, *intents) == [GONE] * 4
+    assert len(chain.outcomes()) == 4
+    assert sorted(key for request in s3.deletes() for key in request.keys) == NAMES
+    assert markers(s3, "bucket", NAMES) == dict.fromkeys(NAMES, 1)
