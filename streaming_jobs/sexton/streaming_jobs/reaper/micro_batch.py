@@ -45,6 +45,7 @@ _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 15.0
 _ONCE_HOLD_S = 60.0  # `--once` gives up after this, so that a scheduler sees that nothing advanced
 _EVERYTHING = 2**63 - 1
+_MOST_PARTITIONS = 4096  # of a topic, those added since the start, too
 _LARGEST_ROW = 64 * 1024 * 1024  # bytes before compression
 
 
@@ -102,7 +103,7 @@ class MicroBatches:
             self.stop.wait(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
             # What was tried may have been sent; no receipt of it was written, so none says `changed`.
-            sent_below = dict.fromkeys(range(len(sent_below) or 4096), _EVERYTHING)
+            sent_below = dict.fromkeys(range(_MOST_PARTITIONS), _EVERYTHING)
 
     def _work_off(
         self,
