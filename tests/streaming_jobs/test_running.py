@@ -145,7 +145,7 @@ def test_spark_submit_runs_the_same_entry_point(
     assert chain.words() == {asked: "deleted"}
 
 
-def test_sigterm_ends_it_between_micro_batches(
+def test_x_14_sigterm_ends_it_between_micro_batches(
     chain: Chain, s3: S3Recorder, start: Callable[..., Command]
 ) -> None:
     """X-14: a stop while the store answers slowly lets the micro-batch settle; exit code 0."""
@@ -183,7 +183,7 @@ def test_sigterm_ends_an_idle_reaper(start: Callable[..., Command]) -> None:
     assert {"sexton_decode_records_total", "sexton_execute_keys_total"} <= names
 
 
-def test_the_grace_limit_abandons_the_running_micro_batch(
+def test_x_14_the_grace_limit_abandons_the_running_micro_batch(
     chain: Chain, s3: S3Recorder, start: Callable[..., Command]
 ) -> None:
     """X-14: at the grace limit it is out, nothing of the micro-batch is committed, a restart converges."""
