@@ -121,9 +121,9 @@ def _counts_json(counts: Counts) -> dict[str, Any]:
 
 
 def _counts_text(counts: Counts) -> str:
-    lines = [f"submitted      {counts.submitted}"]
-    lines += [f"  {coloured(word.value, 13)}{number}" for word, number in counts.final.items()]
-    lines.append(f"  {coloured(PENDING, 13)}{counts.pending}")
+    lines = [f"submitted        {counts.submitted}"]
+    lines += [f"  {coloured(word.value, 15)}{number}" for word, number in counts.final.items()]
+    lines.append(f"  {coloured(PENDING, 15)}{counts.pending}")
     if counts.unmatched:
         lines.append(f"outcomes of intents that are no longer there: {counts.unmatched}")
     if counts.undecodable:
@@ -148,7 +148,7 @@ def _status_text(found: Status) -> str:
         for each in found.replays.values()
     ]
     if folded.rest is not None:
-        lines.append(f"  {coloured(folded.rest.value, 13)} (all other keys)")
+        lines.append(f"  {coloured(folded.rest.value, 14)} (all other keys)")
     words = {key: word.value for key, word in folded.keys.items()} | dict.fromkeys(folded.pending, PENDING)
-    lines += [f"  {coloured(word, 13)} {printable(key)}" for key, word in sorted(words.items())]
+    lines += [f"  {coloured(word, 14)} {printable(key)}" for key, word in sorted(words.items())]
     return "\n".join(lines)
