@@ -79,9 +79,7 @@ class Settings(BaseSettings):
         30.0, gt=0, description="after SIGTERM: time the running micro-batch is given, seconds"
     )
     reaper_patience_s: float = Field(
-        10.0,
-        gt=0,
-        description="seconds until a bucket that only fails is held; three times as long after few tries",
+        10.0, gt=0, description="a bucket that does nothing but fail for so many seconds is held"
     )
     reaper_slice_s: float = Field(
         60.0, gt=0, description="a slow bucket may hold up the others' receipts for so long, seconds"

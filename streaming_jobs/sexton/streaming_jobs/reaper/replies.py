@@ -31,8 +31,6 @@ UNTRIED = ("FoldedKey", "ConditionNotChecked")
 
 _EARLY_DENIED = 1000  # so many keys denied and none done: the bucket's policy, seen before all are tried
 _LONGEST_BACKOFF_S = 1.0
-_ENOUGH_TRIES = 25
-_MOST_PATIENCE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +105,7 @@ class Replies:
         now = self.clock()
         lane.pace.bad(now, retry_after_s, self.jitter())
         since = now if lane.pace.bad_since is None else lane.pace.bad_since
-        patience = self.limits.patience_s
-        # Slowed down a store is asked seldom: a few tries prove less, so they are given more time.
-        tried = lane.pace.streak >= _ENOUGH_TRIES or now - since > _MOST_PATIENCE * patience
-        if (now - since > patience and tried) or (retry_after_s or 0.0) > patience:
+        if now - since > self.limits.patience_s or (retry_after_s or 0.0) > self.limits.patience_s:
             self.close(lane, why)
 
     @staticmethod
