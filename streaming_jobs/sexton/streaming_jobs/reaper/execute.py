@@ -26,7 +26,7 @@ from sexton.streaming_jobs.reaper.execution import Execution, Result, items_of, 
 from sexton.streaming_jobs.reaper.expiry import expire
 from sexton.streaming_jobs.reaper.fates import SLOW_BUCKET, Fate, Step
 from sexton.streaming_jobs.reaper.jobs import denies_all, erase_key, fault_of_call
-from sexton.streaming_jobs.reaper.lanes import Batch, EraseAll, Item, Lane
+from sexton.streaming_jobs.reaper.lanes import Batch, EraseAll, Lane
 from sexton.streaming_jobs.reaper.looking import look
 from sexton.streaming_jobs.reaper.paced import Deleter, OnePacer, PacedDeleter, Pacer
 from sexton.streaming_jobs.reaper.prefixes import PrefixProgress, PrefixState, PrefixStep, work_prefix
@@ -172,23 +172,12 @@ class Executor:
         if not new:
             return
         if execution.sent_before and lane.marks:
-            new = self._look_first(lane, new)
+            new = lane.look_first(new)
         if plain:
             lane.waiting.items += new  # type: ignore[arg-type]  # they are this intent's keys
             lane.users.add(execution, len(new))
         else:
             lane.queue(execution, new)
-
-    @staticmethod
-    def _look_first(lane: Lane, items: Sequence[Item]) -> list[Item]:
-        """Put off those items whose repeat would leave a second marker until they were looked at."""
-        others: list[Item] = []
-        for item in items:
-            if isinstance(item, EraseAll) or not lane.may_mark(item):
-                others.append(item)
-            else:
-                lane.to_look[item] = Fate(None, "repeat", "sent before")
-        return others
 
     # -- sending
 
@@ -409,7 +398,7 @@ class Executor:
     def _out_of_time(self) -> bool:
         return self.clock() - self._started > self.limits.slice_s
 
-    def _prefix_done(self, execution: Execution, lane: Lane, step: Any) -> None:
+    def _prefix_done(self, execution: Execution, lane: Lane, step: PrefixStep) -> None:
         execution.step = step
         if step.state == "environment":
             self._fault = self._fault or str(step.fault)

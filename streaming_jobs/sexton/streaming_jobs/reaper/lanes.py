@@ -270,6 +270,16 @@ class Lane:
         self.again = left
         return Batch(taken, again=True)
 
+    def look_first(self, items: Sequence[Item]) -> list[Item]:
+        """Put off those items whose repeat would leave a second marker until they were looked at."""
+        others: list[Item] = []
+        for item in items:
+            if isinstance(item, EraseAll) or not self.may_mark(item):
+                others.append(item)
+            else:
+                self.to_look[item] = Fate(None, "repeat", "sent before")
+        return others
+
     def looks_odd(self) -> bool:
         """Tell whether a key to be looked at is one that the store might take for another."""
         if self.probed or not self.to_look or self.abilities is None:
