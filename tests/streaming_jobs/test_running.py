@@ -24,6 +24,7 @@ from sexton.schemas import events, records
 from sexton.schemas.errors import SextonError
 from sexton.storage import ObjectStore
 from sexton.streaming_jobs.reaper.faults import QueryFailed
+from sexton.streaming_jobs.reaper.preflight import TopicsUnsafe
 from sexton.streaming_jobs.spark import connector_jars
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -260,13 +261,20 @@ def test_j_3_a_stop_does_not_wait_for_the_issuer(
 def test_x_15_receipts_that_cannot_be_written_stop_the_job(chain: Chain, s3: S3Recorder) -> None:
     """X-15: when outcomes are refused offsets do not advance, and the replay completes them."""
     (asked,) = chain.emit(promised(chain, "a"))
-    chain.configure(records.OUTCOMES, "max.message.bytes", "10")
 
+    def shrink(request: Recorded) -> None:
+        if request.is_delete_objects:
+            chain.configure(records.OUTCOMES, "max.message.bytes", "10")
+
+    s3.script(shrink)
     with pytest.raises(QueryFailed, match="RecordTooLarge"):
         chain.reap(s3_endpoint_url=s3.url)
 
     assert chain.outcomes() == []
-    chain.configure(records.OUTCOMES, "max.message.bytes", "1048576")
+    with pytest.raises(TopicsUnsafe, match=r"max\.message\.bytes is 10"):
+        chain.reap(s3_endpoint_url=s3.url)
+    s3.script(None)
+    chain.configure(records.OUTCOMES, "max.message.bytes", str(8 * 1024 * 1024))
     chain.reap(s3_endpoint_url=s3.url)
     assert chain.words() == {asked: "deleted"}
 
