@@ -16,7 +16,8 @@ import itertools
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -24,12 +25,13 @@ from typing import Any
 from urllib.parse import unquote
 from xml.sax.saxutils import escape
 
+import pytest
 from tests.support import s3_api, s3_signature
 from tests.support.s3_api import Buckets, Reply
 from tests.support.s3_signature import Identity, Refused
 from tests.support.s3_state import Traits, Version
 
-__all__ = ["Recorded", "Reply", "S3Recorder", "Script", "Traits"]
+__all__ = ["Recorded", "Reply", "S3Recorder", "Script", "Traits", "recorder_of_this_process"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,15 @@ class S3Recorder:
             return scripted
         except Refused as refused:
             return s3_api.error_reply(refused.status, refused.code, refused.message)
+
+
+@contextmanager
+def recorder_of_this_process(environment: pytest.MonkeyPatch) -> Iterator[S3Recorder]:
+    """Run a recorder whose credentials are in this process' environment."""
+    with S3Recorder() as recorder:
+        for name, value in recorder.environ.items():
+            environment.setenv(name, value)
+        yield recorder
 
 
 class _Server(ThreadingHTTPServer):

@@ -1,0 +1,49 @@
+"""The reaper as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from sexton.deploy.local import Installation
+
+
+class Command:
+    """A reaper process; its stderr is collected."""
+
+    def __init__(self, installation: Installation, *arguments: str, **env: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "sexton.deploy.main", "reaper", "run", *arguments],
+            env={**installation.environment, **env},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.lines.extend(iter(self.process.stderr.readline, ""))
+
+    def wait(self, timeout: float = 90) -> int:
+        """Wait for the end and return the exit code."""
+        code = self.process.wait(timeout)
+        self._reader.join(10)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return code
+
+    def end(self) -> None:
+        """Kill it if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.wait()
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The JSON lines of one kind that it has printed."""
+        parsed = [json.loads(line) for line in self.lines if line.startswith("{")]
+        return [line for line in parsed if line["event"] == name]
