@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.streaming_jobs.test_execute import (
+from tests.support.execute_stage import (
     BUSY,
     CHANGED,
     DENIED,

@@ -1,0 +1,135 @@
+"""A bucket in trouble holds its own intents: busy, missing, denied, not to be probed."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.execute_stage import (
+    BUSY,
+    DENIED,
+    ERROR,
+    EXPIRED,
+    LOST,
+    MISSING,
+    Store,
+    execution,
+    run,
+    sizes,
+    words,
+)
+
+from sexton.schemas.errors import EnvironmentFault
+from sexton.storage import KeyState, Kind, NoReply, StoreRefused, Versioning
+
+
+def test_x_6_a_busy_store_is_waited_for_and_nothing_is_counted_twice() -> None:
+    """X-6: twenty times SlowDown, then fine: every key is deleted once, none is a dead letter."""
+    store = Store(answer=lambda number, bucket, item: BUSY if number < 20 else None)
+    executor, (result,) = run(store, execution(["a", "b"]))
+
+    assert words(result) == {"deleted": 2}
+    assert result.held is None
+    assert len(store.sent) == 21
+    assert executor.troubled() == {}
+
+
+@pytest.mark.parametrize("state", [MISSING, BUSY, DENIED])
+def test_x_7_one_bad_bucket_holds_its_own_intents(state: KeyState) -> None:
+    """X-7, X-13: a bucket that is missing, busy or denies every key is held; the other one is worked off."""
+    store = Store(answer=lambda number, bucket, item: state if bucket == "bad" else None)
+    executor, (bad, good) = run(
+        store, execution(["a", "b"], bucket="bad"), execution(["c"], bucket="good"), patience_s=2.0
+    )
+
+    assert bad.held is not None
+    assert bad.held.reason == state.code
+    assert not bad.unknown
+    assert words(good) == {"deleted": 1}
+    assert executor.troubled() == {"bad": state.code}
+    assert executor.healthy() == {"good"}
+
+
+def test_x_7_a_fault_of_everything_ends_the_task() -> None:
+    """X-7: expired credentials are no key's and no bucket's: nothing is settled."""
+    store = Store(answer=lambda number, bucket, item: EXPIRED)
+    with pytest.raises(EnvironmentFault, match="ExpiredToken"):
+        run(store, execution(["a"]))
+
+
+def test_a_key_that_a_proxy_cannot_carry_does_not_close_its_bucket() -> None:
+    """A bare 404 about one key of a bucket that works holds that key's intent and nothing else."""
+    bare = KeyState(Kind.BUCKET, "404", "", 404)
+    store = Store(answer=lambda number, bucket, item: bare if item == "a\nb" else None)
+    executor, (odd, plain) = run(store, execution(["a\nb"]), execution(["b"]))
+
+    assert odd.held is not None
+    assert words(plain) == {"deleted": 1}
+    assert executor.troubled() == {}
+
+
+def test_one_denied_key_is_its_own_end() -> None:
+    """A key that is denied beside one that is not is a dead letter."""
+    store = Store(answer=lambda number, bucket, item: DENIED if item == "a" else None)
+    _, (first, second) = run(store, execution(["a"]), execution(["b"]))
+
+    assert (words(first), words(second)) == ({"dead-lettered": 1}, {"deleted": 1})
+
+
+@pytest.mark.parametrize("all_of_it", [True, False])
+def test_x_7_a_single_denied_key_is_told_from_a_bucket_that_denies_all(all_of_it: bool) -> None:
+    """X-7, X-13: alone in its bucket, a key is a dead letter only where the bucket lets us delete at all."""
+    store = Store(answer=lambda number, bucket, item: DENIED if all_of_it or item == "a" else None)
+    _, (result,) = run(store, execution(["a"]))
+
+    assert (result.held is not None) is all_of_it
+    assert words(result) == ({} if all_of_it else {"dead-lettered": 1})
+    (asked,) = store.sent[1][1]
+    assert str(asked).startswith(".sexton-probe/")
+
+
+def test_a_single_denied_key_on_a_versioned_bucket_waits() -> None:
+    """Where asking would leave a marker nothing is sent, and unknown is never a final word."""
+    store = Store(answer=lambda number, bucket, item: DENIED, versioning=Versioning.ON)
+    _, (result,) = run(store, execution(["a"]))
+
+    assert result.held is not None
+    assert sizes(store) == [1]
+
+
+@pytest.mark.parametrize("state", [ERROR, LOST])
+def test_a_key_that_never_succeeds_waits(state: KeyState) -> None:
+    """X-5: after a number of tries the intent is held with an effect that nobody knows; others go on."""
+    store = Store(answer=lambda number, bucket, item: state if item == "a" else None)
+    _, (bad, good) = run(store, execution(["a", "x"]), execution(["b"]))
+
+    assert bad.held is not None
+    assert bad.unknown
+    assert words(good) == {"deleted": 1}
+
+
+def test_a_held_bucket_is_not_asked_at_all() -> None:
+    """What the driver holds is deferred without a request, with the reason."""
+    store = Store()
+    _, (bad, good) = run(store, execution(["a"]), execution(["b"], bucket="ok"), held={"b": "SlowDown"})
+
+    assert bad.held is not None
+    assert bad.held.reason == "SlowDown"
+    assert words(good) == {"deleted": 1}
+    assert store.sent == [("ok", ["b"])]
+
+
+@pytest.mark.parametrize(
+    ("error", "held"),
+    [
+        (StoreRefused("no", code="NoSuchBucket", status=404), "NoSuchBucket"),
+        (NoReply("late", effect_unknown=True, code="ReadTimeout"), "ReadTimeout"),
+        (StoreRefused("busy", code="SlowDown", status=503), "SlowDown"),
+    ],
+)
+def test_a_bucket_that_cannot_be_probed_is_held(error: Exception, held: str) -> None:
+    """Without a probe nothing is sent; what passes is tried again while patience lasts."""
+    store = Store(probe_error=lambda bucket: error if bucket == "bad" else None)
+    _, (bad, good) = run(store, execution(["a"], bucket="bad"), execution(["b"], bucket="ok"), patience_s=2.0)
+
+    assert bad.held is not None
+    assert bad.held.reason == held
+    assert words(good) == {"deleted": 1}

@@ -1,0 +1,150 @@
+"""What was not told is looked at, and what the store cannot check is not sent."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.execute_stage import (
+    BUSY,
+    CHANGED,
+    CUT,
+    INVALID,
+    Store,
+    execution,
+    run,
+    sizes,
+    words,
+)
+
+from sexton.schemas.events import DeleteMode, KeyCondition
+from sexton.storage import Delete, KeyState, Kind, Versioning
+
+
+@pytest.mark.parametrize("acts", [True, False])
+def test_x_11_an_unknown_effect_on_a_versioned_bucket_is_looked_at(acts: bool) -> None:
+    """X-11: a time-out is followed by a look; only what is still there is sent again."""
+    store = Store(
+        answer=lambda number, bucket, item: CUT if number == 0 else None,
+        acts=acts,
+        versioning=Versioning.ON,
+    )
+    _, (result,) = run(store, execution(["a"]))
+
+    assert store.looked == ["a"]
+    assert sizes(store) == ([1] if acts else [1, 1])
+    assert words(result) == ({"absent": 1} if acts else {"deleted": 1})
+    assert result.effects == ({"absent": 1} if acts else {"hidden": 1})
+
+
+def test_an_unknown_effect_on_an_unversioned_bucket_is_repeated() -> None:
+    """Without versions a repeat leaves no trace: no look is spent."""
+    store = Store(answer=lambda number, bucket, item: CUT if number == 0 else None)
+    _, (result,) = run(store, execution(["a"]))
+
+    assert (store.looked, sizes(store), words(result)) == ([], [1, 1], {"deleted": 1})
+
+
+def test_x_11_a_replay_on_a_versioned_bucket_looks_first() -> None:
+    """X-11: of a replayed micro-batch only what is still there is sent: no second marker."""
+    store = Store(objects={"b": {"there"}}, versioning=Versioning.ON)
+    _, (result,) = run(store, execution(["gone", "there"], sent_before=True))
+
+    assert sorted(store.looked) == ["gone", "there"]
+    assert store.sent == [("b", ["there"])]
+    assert words(result) == {"absent": 1, "deleted": 1}
+
+
+@pytest.mark.parametrize(
+    ("there", "sent", "said", "expected"),
+    [
+        (True, False, False, "changed"),
+        (False, False, False, "absent"),
+        (True, True, False, "absent"),
+        (True, True, True, "changed"),
+        (True, True, None, "changed"),
+        (False, True, True, "absent"),
+    ],
+)
+def test_x_19_a_failed_condition_is_looked_at(
+    there: bool, sent: bool, said: bool | None, expected: str
+) -> None:
+    """X-19, J-5: `changed` only where the object was seen and it was not our own hand."""
+    store = Store(objects={"b": {"a"} if there else set()}, answer=lambda number, bucket, item: CHANGED)
+    given = execution(["a"], conditions={"a": KeyCondition("a", "e")}, sent_before=sent, was_changed=said)
+    if not there and not sent:
+        store.acts = True  # it was gone before, as far as the look can tell
+    _, (result,) = run(store, given)
+
+    assert words(result) == {expected: 1}
+
+
+def test_x_19_a_final_error_about_a_key_that_was_sent_before_is_looked_at() -> None:
+    """X-19: no dead letter for a key that is gone."""
+    store = Store(objects={"b": {"there"}}, answer=lambda number, bucket, item: INVALID)
+    _, (result,) = run(store, execution(["gone", "there"], sent_before=True))
+
+    assert words(result) == {"absent": 1, "dead-lettered": 1}
+
+
+def test_x_19_past_the_age_limit_only_what_is_there_is_a_dead_letter() -> None:
+    """X-19: a busy bucket past the age limit: gone keys are absent, the others dead letters that say so."""
+    store = Store(objects={"b": {"there", "data"}}, answer=lambda number, bucket, item: BUSY)
+    given = execution(["gone", "there"], ["data"], sent_before=True, overdue=True)
+    _, (result,) = run(store, given, patience_s=2.0)
+
+    assert words(result) == {"absent": 1, "dead-lettered": 2}
+    assert {fate.reason for key, fate in result.named if key == "there"} == {"expired"}
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_x_19_what_cannot_be_looked_at_stays_pending_if_it_may_be_gone(sent: bool) -> None:
+    """A key that was never sent is a dead letter unseen; one that may have gone goes on waiting."""
+    store = Store(
+        answer=lambda number, bucket, item: BUSY,
+        look_status=503,
+    )
+    _, (result,) = run(store, execution(["a"], sent_before=sent, overdue=True), patience_s=2.0)
+
+    assert (result.held is not None) is sent
+    assert words(result) == ({} if sent else {"dead-lettered": 1})
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_x_12_a_store_is_tried_once_a_key_needs_it(keeps: bool) -> None:
+    """X-12: what is refused for want of knowledge is sent after a probe, or refused for good."""
+    unknown = KeyState(Kind.REFUSED, "ConditionNotChecked", "never tried")
+    store = Store()
+    store.answer = lambda number, bucket, item: (
+        unknown if isinstance(item, Delete) and not (keeps and store.probes) else None
+    )
+    _, (odd, plain) = run(store, execution(["a"], conditions={"a": KeyCondition("a", "e")}), execution(["b"]))
+
+    assert store.probes == ["b"]
+    assert words(odd) == ({"deleted": 1} if keeps else {"refused": 1})
+    assert words(plain) == {"deleted": 1}
+
+
+@pytest.mark.parametrize(
+    ("mode", "condition", "versioning", "sent"),
+    [
+        (DeleteMode.HIDE, KeyCondition("a", "e"), Versioning.ON, Delete("a", "e")),
+        (DeleteMode.HIDE, KeyCondition("a", "e", "v"), Versioning.ON, Delete("a", "e")),
+        (DeleteMode.HIDE, KeyCondition("a", None, "v"), Versioning.ON, None),
+        (DeleteMode.ERASE_VERSION, KeyCondition("a", None, "v"), Versioning.ON, Delete("a", None, "v")),
+        (DeleteMode.ERASE_VERSION, KeyCondition("a", "e"), Versioning.ON, None),
+        (DeleteMode.ERASE_VERSION, None, Versioning.ON, None),
+        (DeleteMode.ERASE_VERSION, None, Versioning.OFF, "a"),
+        (DeleteMode.ERASE_ALL_VERSIONS, KeyCondition("a", "e"), Versioning.ON, None),
+        (DeleteMode.ERASE_ALL_VERSIONS, None, Versioning.OFF, "a"),
+        (DeleteMode.HIDE, None, Versioning.UNKNOWN, "a"),
+    ],
+)
+def test_a_condition_that_no_store_checks_is_refused(
+    mode: DeleteMode, condition: KeyCondition | None, versioning: Versioning, sent: str | Delete | None
+) -> None:
+    """What cannot be checked in the delete itself is not sent, and the intent says so."""
+    store = Store(versioning=versioning)
+    conditions = {} if condition is None else {"a": condition}
+    _, (result,) = run(store, execution(["a"], mode=mode, conditions=conditions))
+
+    assert [item for _, items in store.sent for item in items] == ([] if sent is None else [sent])
+    assert words(result) == ({"refused": 1} if sent is None else {"deleted": 1})

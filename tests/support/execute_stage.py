@@ -1,0 +1,130 @@
+"""The execute stage against a store in memory whose answers are scripted, with a clock that does not wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from sexton.schemas.events import DeleteMode, DeleteObjects
+from sexton.storage import Abilities, BatchResult, Delete, Effect, KeyState, Kind, Versioning
+from sexton.storage.wire import RawReply
+from sexton.streaming_jobs.budget import NoBudget
+from sexton.streaming_jobs.reaper.execute import Executor, Limits
+from sexton.streaming_jobs.reaper.execution import Execution, Result
+
+Answer = Callable[[int, str, str | Delete], KeyState | None]
+
+BUSY = KeyState(Kind.BUCKET, "SlowDown", "", 503)
+CUT = KeyState(Kind.UNKNOWN, "ReadTimeout", "", 0, Effect.UNKNOWN)
+ERROR = KeyState(Kind.TRANSIENT, "InternalError", "", 200, Effect.UNKNOWN)
+DENIED = KeyState(Kind.FINAL, "AccessDenied", "no")
+INVALID = KeyState(Kind.FINAL, "InvalidArgument", "no")
+MISSING = KeyState(Kind.BUCKET, "NoSuchBucket", "", 404)
+EXPIRED = KeyState(Kind.ENVIRONMENT, "ExpiredToken", "", 400)
+CHANGED = KeyState(Kind.CHANGED, "PreconditionFailed", "", 412)
+LOST = KeyState(Kind.UNACCOUNTED, "MissingFromReply", "", 200, Effect.UNKNOWN)
+
+
+@dataclass
+class Store:
+    """Objects by bucket; `answer(number of the request, bucket, item)` may give a state instead of acting.
+
+    `acts` tells whether the store deleted although the answer was `answer`'s.
+    """
+
+    objects: dict[str, set[str]] = field(default_factory=dict)
+    answer: Answer = lambda number, bucket, item: None
+    acts: bool = False
+    versioning: Versioning = Versioning.OFF
+    sent: list[tuple[str, list[str | Delete]]] = field(default_factory=list)
+    looked: list[str] = field(default_factory=list)
+    probes: list[str] = field(default_factory=list)
+    probe_error: Callable[[str], Exception | None] = lambda bucket: None
+    look_status: int | None = None
+
+    @property
+    def calls(self) -> Any:
+        return self
+
+    def exchange(self, method: str, bucket: str, key: str, query: object) -> RawReply:
+        assert method == "HEAD"
+        self.looked.append(key)
+        status = self.look_status or (200 if key in self.objects.get(bucket, set()) else 404)
+        return RawReply(status, "", b"")
+
+    def check_bucket(self, bucket: str) -> None:
+        pass
+
+    def abilities(self, bucket: str) -> Abilities:
+        return Abilities(bucket, versioning=self.versioning)
+
+    def look_up(self, bucket: str) -> Abilities:
+        error = self.probe_error(bucket)
+        if error is not None:
+            raise error
+        return Abilities(bucket, versioning=self.versioning)
+
+    def probe(self, bucket: str, under: str = "") -> Abilities:
+        self.probes.append(bucket)
+        return self.look_up(bucket)
+
+    def delete_all(
+        self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
+    ) -> Future[BatchResult]:
+        number = len(self.sent)
+        self.sent.append((bucket, list(items)))
+        states: dict[int, KeyState] = {}
+        for index, item in enumerate(items):
+            key = item if isinstance(item, str) else item.key
+            state = self.answer(number, bucket, item)
+            if state is not None:
+                states[index] = state
+            if state is None or self.acts:
+                self.objects.get(bucket, set()).discard(key)
+        future: Future[BatchResult] = Future()
+        future.set_result(BatchResult(bucket, len(items), states, request_ids=(f"r{number}",)))
+        return future
+
+
+class Clock:
+    """Seconds that pass only when asked for: a millisecond with each look, so that waits end at once."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.5
+        return self.now
+
+
+def execution(*phases: Sequence[str], bucket: str = "b", **given: Any) -> Execution:
+    """One intent's execution."""
+    mode = given.pop("mode", DeleteMode.HIDE)
+    return Execution(DeleteObjects(bucket, tuple(tuple(p) for p in phases), mode), **given)
+
+
+def run(
+    store: Store, *executions: Execution, patience_s: float = 1000.0, held: Mapping[str, str] | None = None
+) -> tuple[Executor, list[Result]]:
+    """Run the stage over these intents."""
+    for each in executions:
+        keys = [key for phase in each.action.phases for key in phase]  # type: ignore[union-attr]
+        store.objects.setdefault(each.action.bucket, set()).update(keys if not each.sent_before else ())
+    limits = Limits(patience_s=patience_s)
+    executor = Executor(store, NoBudget(), limits, held or {}, clock=Clock(), jitter=lambda: 0.0)
+    for each in executions:
+        executor.add(each)
+    executor.finish()
+    return executor, [executor.result(each) for each in executions]
+
+
+def words(result: Result) -> dict[str, int]:
+    """Keys by word, as plain text."""
+    return {word.value: number for word, number in result.counts.items() if number}
+
+
+def sizes(store: Store) -> list[int]:
+    """How many items each request carried."""
+    return [len(items) for _, items in store.sent]
