@@ -97,6 +97,8 @@ def read(
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "isolation.level": "read_committed" if committed else "read_uncommitted",
+            # The end is told by an empty fetch, for which the broker waits half a second by default.
+            "fetch.wait.max.ms": 10 if until_end else 500,
             "error_cb": lambda error: None,  # told by the timeout, as a typed error
             "log_level": 0,
         }

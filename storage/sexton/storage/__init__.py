@@ -17,7 +17,7 @@ from sexton.storage.calls import (
     VersionMark,
     VersionSlice,
 )
-from sexton.storage.deleter import BatchDeleter, BatchReply, open_deleter
+from sexton.storage.deleter import READY, BatchDeleter, BatchReply, open_deleter
 from sexton.storage.erasing import ErasedSlice, erase_slice
 from sexton.storage.errors import InvalidBatch, KeyProblem, NoReply, StoreRefused, UncleanReply
 from sexton.storage.errors_table import TABLE, Row, Scope, table_markdown
@@ -30,6 +30,7 @@ from sexton.storage.xml_body import MAX_KEY_BYTES, MAX_KEYS, xml_unsafe
 __all__ = [
     "MAX_KEYS",
     "MAX_KEY_BYTES",
+    "READY",
     "SPELLINGS",
     "TABLE",
     "Abilities",

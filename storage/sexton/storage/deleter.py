@@ -29,9 +29,12 @@ from sexton.storage.states import BatchResult, Delete, merge_results
 from sexton.storage.wire import Wire
 from sexton.storage.xml_body import DeleteBody, build_body
 
-__all__ = ["BatchDeleter", "BatchReply", "open_deleter"]
+__all__ = ["READY", "BatchDeleter", "BatchReply", "open_deleter"]
 
 T = TypeVar("T")
+
+READY = 2
+"""Requests that may wait, with their bodies built, for a sender: its next one never waits for its caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class BatchDeleter:
         self._abilities: dict[str, Abilities] = {}
         self._defaults: dict[str, Abilities] = {}
         self._probing: dict[str, threading.Lock] = {}
-        self._free = threading.BoundedSemaphore(settings.requests_in_flight)
+        self._free = threading.BoundedSemaphore(settings.requests_in_flight + READY)
         self._senders = ThreadPoolExecutor(settings.requests_in_flight, thread_name_prefix="sexton-delete")
 
     def delete_all(

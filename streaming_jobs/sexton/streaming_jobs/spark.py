@@ -98,6 +98,8 @@ def kafka_source_options(settings: Settings, topic: str) -> dict[str, str]:
         # A range that is no longer there is never skipped.
         "failOnDataLoss": "true",
         "kafka.isolation.level": "read_committed",
+        # Each task was seen to wait this long before its first records, half a second by default.
+        "kafka.fetch.max.wait.ms": "20",
     }
 
 

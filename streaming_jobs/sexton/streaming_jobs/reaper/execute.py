@@ -21,7 +21,7 @@ from typing import Any
 
 from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault
-from sexton.storage import MAX_KEYS, Abilities, BatchResult, Delete
+from sexton.storage import MAX_KEYS, READY, Abilities, BatchResult, Delete
 from sexton.streaming_jobs.reaper.execution import Execution, Result, items_of, names_of, result_of
 from sexton.streaming_jobs.reaper.expiry import expire
 from sexton.streaming_jobs.reaper.fates import SLOW_BUCKET, Fate, Step
@@ -205,11 +205,12 @@ class Executor:
             self._start_jobs(lane)
 
     def _may_send(self, lane: Lane, now: float) -> bool:
-        return (
-            now >= lane.pace.not_before
-            and self._out < self.limits.in_flight
-            and lane.out < min(lane.pace.limit, self._pacer.in_flight_limit(lane.bucket))
-        )
+        most = self.limits.in_flight
+        allowed = min(lane.pace.limit, self._pacer.in_flight_limit(lane.bucket))
+        if allowed >= most:
+            # Nobody slows the bucket down: some stand ready for the senders while this thread decodes.
+            allowed += READY
+        return now >= lane.pace.not_before and self._out < most + READY and lane.out < allowed
 
     def _send(self, lane: Lane, batch: Batch) -> None:
         number = len(self.request_ids)
@@ -220,10 +221,9 @@ class Executor:
         self.retried += len(batch.items) if batch.again else 0
         lane.out += 1
         self._out += 1
-        sent_at = self.clock()
         future = self.deleter.delete_all(lane.bucket, batch.items, bypass_governance=lane.bypass)
         future.add_done_callback(
-            lambda done: self._done.put(lambda: self._replied(lane, batch, number, sent_at, done.result()))
+            lambda done: self._done.put(lambda: self._replied(lane, batch, number, done.result()))
         )
 
     def _start_jobs(self, lane: Lane) -> None:
@@ -299,12 +299,12 @@ class Executor:
         else:
             self._replies.close(lane, fate)
 
-    def _replied(self, lane: Lane, batch: Batch, number: int, sent_at: float, result: BatchResult) -> None:
+    def _replied(self, lane: Lane, batch: Batch, number: int, result: BatchResult) -> None:
         lane.out -= 1
         self._out -= 1
         self.requests += result.requests
         self.request_ids[number] = result.request_id
-        self._pacer.took(lane.bucket, result, self.clock() - sent_at)
+        self._pacer.took(lane.bucket, result)
         self._fault = self._replies.batch(lane, batch, result) or self._fault
         self._advance(lane, flush=False)
 

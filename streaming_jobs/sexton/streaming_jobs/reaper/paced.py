@@ -70,8 +70,8 @@ class OnePacer:
         """As Pacer's."""
         return self.pacer.in_flight_limit(bucket)
 
-    def took(self, bucket: str, result: BatchResult, seconds: float) -> None:
-        """Report what a request's answer says about the bucket's pace, `seconds` after it was sent."""
+    def took(self, bucket: str, result: BatchResult) -> None:
+        """Report what a request's answer says about the bucket's pace."""
         throttled = sum(map(is_throttled, result.states.values())) if result.states else 0
         with self._lock:
             self.pacer.report(
@@ -79,7 +79,7 @@ class OnePacer:
                 throttled or result.count,
                 throttled=throttled > 0,
                 retry_after_s=result.retry_after_s,
-                seconds=seconds,
+                seconds=result.seconds,
             )
 
 
@@ -104,7 +104,7 @@ class PacedDeleter:
         while (wait_s := self.pacer.take(bucket, len(items))) > 0:
             self.sleep(min(wait_s, _LONGEST_SLEEP_S))
         future = self.deleter.delete_all(bucket, items, bypass_governance=bypass_governance)
-        future.add_done_callback(lambda done: self.pacer.took(bucket, done.result(), done.result().seconds))
+        future.add_done_callback(lambda done: self.pacer.took(bucket, done.result()))
         return future
 
     def probe(self, bucket: str) -> Abilities:

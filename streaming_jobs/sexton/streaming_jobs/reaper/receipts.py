@@ -75,6 +75,7 @@ def _changed_since(settings: Settings, since_s: float, topic_id: str) -> frozens
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 10,  # an empty fetch tells the end
                 "log_level": 0,
             }
         )
@@ -99,7 +100,7 @@ def _read(consumer: Consumer, codec: Codec, left: set[int], topic_id: str) -> se
     while left:
         if time.monotonic() > deadline:
             raise KafkaUnavailable("the receipts cannot be read: no answer in time")
-        for message in consumer.consume(1000, timeout=0.5):
+        for message in consumer.consume(1000, timeout=0.05):
             deadline = time.monotonic() + _ANSWER_S
             error = message.error()
             if error is not None:

@@ -8,27 +8,24 @@ outcomes and not their keys' objects.
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
 
 from sexton.issuer.client import IssuerClient, Subject
 from sexton.schemas import events, records
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.memo import cache
-from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.schemas.windows import Window
 from sexton.storage import StoreSettings, open_deleter
 from sexton.streaming_jobs.budget import NoBudget, open_budget
+from sexton.streaming_jobs.reaper import clients
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, decode, decode_deferred
 from sexton.streaming_jobs.reaper.dry_store import DryStore
@@ -43,6 +40,8 @@ __all__ = ["ROW_SCHEMA", "ROW_SPARK_SCHEMA", "TaskPlan", "make_task"]
 SUBJECTS_PER_CALL = 10_000
 DEFERRED = "deferred"
 _INTENTS_PER_SUBJECT = 2
+_ASKING_SHARE = 0.25
+_PIECE_BYTES = 256 * 1024  # some 3,000 keys, decoded in a few milliseconds
 _ROWS_PER_BATCH = 2_000
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ROW_SCHEMA = pa.schema(
@@ -121,7 +120,9 @@ def make_task(
         with _collector_paused():
             work = _open(plan)
             for batch in batches:
-                _work_off(work, _records(batch))
+                _check_topic(work)
+                for piece in pieces(_records(batch)):
+                    _work_off(work, piece)
             _judge_waiting(work)
             with work.counts.stage("execute"):
                 work.executor.finish()
@@ -154,47 +155,15 @@ def _spare_what_is_loaded() -> None:
     gc.freeze()
 
 
-_clusters: dict[str, Cluster] = {}
-_codecs: dict[str | None, Codec] = {}
-
-
-def _cluster(settings: Settings) -> Cluster:
-    """Return the process's admin client, which has looked the leaders up once."""
-    properties = json.dumps(settings.kafka(), sort_keys=True)
-    if properties not in _clusters:
-        _clusters[properties] = Cluster(settings)
-        _clusters[properties].topic_names()
-    return _clusters[properties]
-
-
-def _codec(settings: Settings) -> Codec:
-    """Return the process's codec, which remembers the registry's answers."""
-    url = settings.schema_registry_url
-    if url not in _codecs:
-        _codecs[url] = open_codec(settings)
-    return _codecs[url]
-
-
-@cache
-def _issuer(url: str, timeout_s: float, token: str | None, ca: Path | None) -> IssuerClient:
-    """Return the process's client: Python workers are reused, a client made for each task is not cheap."""
-    return IssuerClient(url, timeout_s=timeout_s, token=token, ca=ca)
-
-
 def _open(plan: TaskPlan) -> _Work:
     settings = plan.settings
     now = datetime.now(UTC)
-    codec = _codec(settings)
+    codec = clients.codec(settings)
     context = TaskContext.get()
     return _Work(
         plan=plan,
         codec=codec,
-        issuer=_issuer(
-            settings.issuer_url,
-            settings.issuer_timeout_s,
-            settings.issuer_token.get_secret_value() if settings.issuer_token else None,
-            settings.issuer_ca,
-        ),
+        issuer=clients.issuer(settings),
         executor=_executor(plan),
         settler=Settler(
             codec, settings.topic_prefix, plan.topic_id, plan.deferred_topic_id, plan.delays, now
@@ -233,11 +202,24 @@ def _records(batch: pa.RecordBatch) -> Iterable[Record]:
     return map(Record, *columns)
 
 
-def _work_off(work: _Work, batch: Iterable[Record]) -> None:
-    """Take a batch in; what needs no question goes on at once, the rest waits for a question worth asking."""
+def pieces(batch: Iterable[Record]) -> Iterator[list[Record]]:
+    """Cut a batch: while a piece is decoded nothing new is sent, and that must not let the store idle."""
+    piece: list[Record] = []
+    size = 0
+    for record in batch:
+        piece.append(record)
+        size += len(record.value or b"")
+        if size >= _PIECE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def _work_off(work: _Work, piece: list[Record]) -> None:
+    """Take records in; what needs no question goes on at once, the rest waits for a question worth asking."""
     with work.counts.stage("decode"):
-        decoded = _decode(work, batch)
-        _check_topic(work)
+        decoded = _decode(work, piece)
     known: list[Decoded] = []
     with work.counts.stage("judge"):
         for d in decoded:
@@ -245,10 +227,19 @@ def _work_off(work: _Work, batch: Iterable[Record]) -> None:
             work.unasked.update(new)
             (work.waiting if new else known).append(d)
     _judge_and_execute(work, known)
-    # A full question, or one that lets several intents go for each subject: the store works meanwhile.
-    worth = len(work.waiting) >= _INTENTS_PER_SUBJECT * len(work.unasked) > 0
-    if worth or len(work.unasked) >= SUBJECTS_PER_CALL:
+    if _worth_asking(work):
         _judge_waiting(work)
+
+
+def _worth_asking(work: _Work) -> bool:
+    """Tell whether the question is full, or lets many intents go, so that the store works meanwhile.
+
+    Many is several for each subject, and a share of all that went before: few questions in all.
+    """
+    if len(work.unasked) >= SUBJECTS_PER_CALL:
+        return True
+    went = len(work.settling) * _ASKING_SHARE
+    return len(work.waiting) >= max(_INTENTS_PER_SUBJECT * len(work.unasked), went) > 0
 
 
 def partition_of(decoded: Decoded) -> int:
@@ -257,13 +248,13 @@ def partition_of(decoded: Decoded) -> int:
 
 
 def _check_topic(work: _Work) -> None:
-    """Look at the topic's id once a batch is read.
+    """Look at the topic's id once a batch has come, before any of it is judged.
 
     Had it been re-created after the barrier, these records would stand at offsets of the new topic, and
     windows of the old one would let a stale owner's delete pass.
     """
     topic = work.plan.settings.topic(records.INTENTS)
-    found = _cluster(work.plan.settings).topic_id(topic)
+    found = clients.cluster(work.plan.settings).topic_id(topic)
     if found != work.plan.topic_id:
         raise EnvironmentFault(f"the intents topic was re-created: {topic} has id {found}")
 
@@ -304,11 +295,11 @@ def _execution(work: _Work, decoded: Decoded) -> Execution:
     return execution
 
 
-def _decode(work: _Work, batch: Iterable[Record]) -> list[Decoded]:
+def _decode(work: _Work, piece: Iterable[Record]) -> list[Decoded]:
     found: list[Decoded] = []
     counts, intents = work.counts, work.plan.topic == records.INTENTS
     decode_one = decode if intents else decode_deferred
-    for record in batch:
+    for record in piece:
         if intents:
             _check_below(work.plan, record.partition, record.offset)
         counts.saw(record.partition, record.offset, record.written_at_us)
