@@ -8,40 +8,19 @@ outcomes and not their keys' objects.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
-from pyspark import TaskContext
 
-from sexton.issuer.client import IssuerClient, Subject
-from sexton.schemas import events, records
-from sexton.schemas.codec import Codec
-from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.memo import cache
-from sexton.schemas.settings import Settings
-from sexton.schemas.windows import Window
-from sexton.storage import StoreSettings, open_deleter
-from sexton.streaming_jobs.budget import NoBudget, open_budget
-from sexton.streaming_jobs.reaper import clients
 from sexton.streaming_jobs.reaper.counts import Counts
-from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, decode, decode_deferred
-from sexton.streaming_jobs.reaper.dry_store import DryStore
-from sexton.streaming_jobs.reaper.execute import Executor, Limits
-from sexton.streaming_jobs.reaper.execution import Execution, conditions_of
-from sexton.streaming_jobs.reaper.judge import NotYet, Rules, judge, parse_allow, probes_under, subjects
-from sexton.streaming_jobs.reaper.prefixes import PrefixProgress
-from sexton.streaming_jobs.reaper.settle import UNTRIED, Row, Settler, key_count, word_of
+from sexton.streaming_jobs.reaper.decode import Record
+from sexton.streaming_jobs.reaper.settle import Row
+from sexton.streaming_jobs.reaper.work import TaskPlan, check_topic, open_work, settle, take
 
 __all__ = ["ROW_SCHEMA", "ROW_SPARK_SCHEMA", "TaskPlan", "make_task"]
 
-SUBJECTS_PER_CALL = 10_000
-DEFERRED = "deferred"
-_INTENTS_PER_SUBJECT = 2
-_ASKING_SHARE = 0.25
-_PIECE_BYTES = 256 * 1024  # some 3,000 keys, decoded in a few milliseconds
 _ROWS_PER_BATCH = 2_000
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ROW_SCHEMA = pa.schema(
@@ -58,59 +37,6 @@ ROW_SPARK_SCHEMA = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPlan:
-    """What the driver gives each task of a micro-batch: settings, and the barrier as of which it judges.
-
-    `topic` is what is read, `intents` or `deferred`, without the prefix. Records below `sent_below` (by
-    partition) may have been worked on before; intents at `said_changed` have a receipt that says `changed`,
-    None when the receipts were not looked through. `held` names buckets that were closed lately, and why.
-    """
-
-    settings: Settings
-    topic_id: str
-    log_offset: int
-    ends: tuple[int, ...]
-    dry_run: bool = False
-    topic: str = records.INTENTS
-    deferred_topic_id: str = ""
-    delays: tuple[float, ...] = (0.0,)
-    tasks: int = 1
-    sent_below: Mapping[int, int] = field(default_factory=dict)
-    said_changed: frozenset[tuple[int, int]] | None = frozenset()
-    held: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Settling:
-    """An intent with its verdict, waiting for its requests to be acknowledged."""
-
-    decoded: Decoded
-    verdict: events.Verdict
-    execution: Execution | None = None
-
-
-@dataclass(slots=True)
-class _Work:
-    """One task's state."""
-
-    plan: TaskPlan
-    codec: Codec
-    issuer: IssuerClient
-    executor: Executor
-    settler: Settler
-    rules: Rules
-    now: datetime
-    retried: bool = False
-    windows: dict[Subject, Window | None] = field(default_factory=dict)
-    asked: set[Subject] = field(default_factory=set)
-    unasked: set[Subject] = field(default_factory=set)
-    waiting: list[Decoded] = field(default_factory=list)
-    settling: list[_Settling] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
-    counts: Counts = field(default_factory=Counts)
-
-
 def make_task(
     plan: TaskPlan, report: Callable[[Counts], None]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -118,16 +44,11 @@ def make_task(
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with _collector_paused():
-            work = _open(plan)
+            work = open_work(plan)
             for batch in batches:
-                _check_topic(work)
-                for piece in pieces(_records(batch)):
-                    _work_off(work, piece)
-            _judge_waiting(work)
-            with work.counts.stage("execute"):
-                work.executor.finish()
-            with work.counts.stage("settle"):
-                rows = _settle(work)
+                check_topic(plan)
+                take(work, _records(batch))
+            rows = settle(work)
         report(work.counts)
         for start in range(0, len(rows), _ROWS_PER_BATCH):
             yield _to_arrow(rows[start : start + _ROWS_PER_BATCH])
@@ -155,42 +76,6 @@ def _spare_what_is_loaded() -> None:
     gc.freeze()
 
 
-def _open(plan: TaskPlan) -> _Work:
-    settings = plan.settings
-    now = datetime.now(UTC)
-    codec = clients.codec(settings)
-    context = TaskContext.get()
-    return _Work(
-        plan=plan,
-        codec=codec,
-        issuer=clients.issuer(settings),
-        executor=_executor(plan),
-        settler=Settler(
-            codec, settings.topic_prefix, plan.topic_id, plan.deferred_topic_id, plan.delays, now
-        ),
-        rules=Rules(parse_allow(settings.allow), settings.reaper_allow_bypass, settings.reaper_prefix_depth),
-        now=now,
-        # A task that Spark runs once more may have sent everything before.
-        retried=context is not None and context.attemptNumber() > 0,
-    )
-
-
-def _executor(plan: TaskPlan) -> Executor:
-    settings = plan.settings
-    limits = Limits(
-        in_flight=settings.reaper_requests_in_flight,
-        patience_s=settings.reaper_patience_s,
-        slice_s=settings.reaper_slice_s,
-        prefix_objects=settings.reaper_prefix_slice,
-        allow_bypass=settings.reaper_allow_bypass,
-    )
-    if plan.dry_run:
-        return Executor(DryStore(), NoBudget(), limits, dry=True)
-    store = open_deleter(StoreSettings.of(settings))
-    under = probes_under(parse_allow(settings.allow))
-    return Executor(store, open_budget(settings, tasks=plan.tasks), limits, plan.held, under)
-
-
 def _records(batch: pa.RecordBatch) -> Iterable[Record]:
     columns = (
         batch.column("partition").to_pylist(),
@@ -200,203 +85,6 @@ def _records(batch: pa.RecordBatch) -> Iterable[Record]:
         batch.column("value").to_pylist(),
     )
     return map(Record, *columns)
-
-
-def pieces(batch: Iterable[Record]) -> Iterator[list[Record]]:
-    """Cut a batch: while a piece is decoded nothing new is sent, and that must not let the store idle."""
-    piece: list[Record] = []
-    size = 0
-    for record in batch:
-        piece.append(record)
-        size += len(record.value or b"")
-        if size >= _PIECE_BYTES:
-            yield piece
-            piece, size = [], 0
-    if piece:
-        yield piece
-
-
-def _work_off(work: _Work, piece: list[Record]) -> None:
-    """Take records in; what needs no question goes on at once, the rest waits for a question worth asking."""
-    with work.counts.stage("decode"):
-        decoded = _decode(work, piece)
-    known: list[Decoded] = []
-    with work.counts.stage("judge"):
-        for d in decoded:
-            new = [s for s in subjects(d.intent, partition_of(d)) if s not in work.asked]
-            work.unasked.update(new)
-            (work.waiting if new else known).append(d)
-    _judge_and_execute(work, known)
-    if _worth_asking(work):
-        _judge_waiting(work)
-
-
-def _worth_asking(work: _Work) -> bool:
-    """Tell whether the question is full, or lets many intents go, so that the store works meanwhile.
-
-    Many is several for each subject, and a share of all that went before: few questions in all.
-    """
-    if len(work.unasked) >= SUBJECTS_PER_CALL:
-        return True
-    went = len(work.settling) * _ASKING_SHARE
-    return len(work.waiting) >= max(_INTENTS_PER_SUBJECT * len(work.unasked), went) > 0
-
-
-def partition_of(decoded: Decoded) -> int:
-    """Return the intents partition in which an intent first stood."""
-    return decoded.waited.first.partition if decoded.waited else decoded.record.partition
-
-
-def _check_topic(work: _Work) -> None:
-    """Look at the topic's id once a batch has come, before any of it is judged.
-
-    Had it been re-created after the barrier, these records would stand at offsets of the new topic, and
-    windows of the old one would let a stale owner's delete pass.
-    """
-    topic = work.plan.settings.topic(records.INTENTS)
-    found = clients.cluster(work.plan.settings).topic_id(topic)
-    if found != work.plan.topic_id:
-        raise EnvironmentFault(f"the intents topic was re-created: {topic} has id {found}")
-
-
-def _judge_waiting(work: _Work) -> None:
-    waiting, work.waiting = work.waiting, []
-    with work.counts.stage("judge"):
-        _ask(work)
-    _judge_and_execute(work, waiting)
-
-
-def _judge_and_execute(work: _Work, decoded: list[Decoded]) -> None:
-    with work.counts.stage("judge"):
-        passed = _judge(work, decoded)
-    with work.counts.stage("execute"):
-        for settling in passed:
-            settling.execution = _execution(work, settling.decoded)
-            work.executor.add(settling.execution)
-
-
-def _execution(work: _Work, decoded: Decoded) -> Execution:
-    intent, waited, plan = decoded.intent, decoded.waited, work.plan
-    assert not isinstance(intent.action, events.AdvanceHorizon)  # nothing of it is judged `pass`
-    execution = Execution(intent.action)
-    if len(intent.guards) > 1 or isinstance(intent.guards[0], events.UnchangedGuard):
-        execution.conditions = conditions_of(intent)
-    record = decoded.record
-    if work.retried or record.offset < plan.sent_below.get(record.partition, 0):
-        execution.sent_before = True
-        first = work.settler.position(decoded)
-        place = (first.partition, first.offset)
-        execution.was_changed = None if plan.said_changed is None else place in plan.said_changed
-    if waited is not None:
-        execution.sent_before = execution.sent_before or waited.effect_unknown
-        execution.progress = PrefixProgress(waited.gone, waited.after)
-        limit = timedelta(seconds=plan.settings.reaper_age_limit_s)
-        execution.overdue = waited.waiting_since is not None and work.now - waited.waiting_since > limit
-    return execution
-
-
-def _decode(work: _Work, piece: Iterable[Record]) -> list[Decoded]:
-    found: list[Decoded] = []
-    counts, intents = work.counts, work.plan.topic == records.INTENTS
-    decode_one = decode if intents else decode_deferred
-    for record in piece:
-        if intents:
-            _check_below(work.plan, record.partition, record.offset)
-        counts.saw(record.partition, record.offset, record.written_at_us)
-        result = decode_one(work.codec, record)
-        if isinstance(result, Decoded):
-            found.append(result)
-            if result.waited is not None:
-                counts.came_back()
-                first = result.waited.first
-                if first.topic_id == work.plan.topic_id:
-                    _check_below(work.plan, first.partition, first.offset)
-        elif isinstance(result, Rejected):
-            counts.add("dead-lettered")
-            work.rows.append(work.settler.rejected(result))
-        else:
-            counts.add("skipped")
-    return found
-
-
-def _check_below(plan: TaskPlan, partition: int, offset: int) -> None:
-    if partition >= len(plan.ends) or offset >= plan.ends[partition]:
-        raise EnvironmentFault(
-            f"the micro-batch does not lie below its barrier: partition={partition} offset={offset}"
-        )
-
-
-def _ask(work: _Work) -> None:
-    """Ask the issuer for the windows that this task has not seen yet, thousands in one call."""
-    ordered = sorted(work.unasked, key=lambda s: (s.tenant, s.generation))
-    for start in range(0, len(ordered), SUBJECTS_PER_CALL):
-        chunk = ordered[start : start + SUBJECTS_PER_CALL]
-        answer = work.issuer.validate(chunk, at_least=work.plan.log_offset)
-        if answer.topic_id != work.plan.topic_id:
-            raise EnvironmentFault(f"the issuer judges another intents topic: {answer.topic_id}")
-        work.windows.update(answer.windows)
-        work.counts.issuer_calls += 1
-        work.counts.subjects += len(chunk)
-    work.asked |= work.unasked
-    work.unasked = set()
-
-
-def _judge(work: _Work, decoded: list[Decoded]) -> list[_Settling]:
-    passed: list[_Settling] = []
-    for d in decoded:
-        judgement = judge(
-            d.intent,
-            work.settler.position(d),
-            work.windows,
-            topic_id=work.plan.topic_id,
-            log_offset=work.plan.log_offset,
-            now=work.now,
-            rules=work.rules,
-        )
-        if isinstance(judgement, NotYet):
-            work.counts.add(DEFERRED)
-            work.rows.append(work.settler.waits(d, judgement))
-            continue
-        settling = _Settling(d, judgement)
-        work.settling.append(settling)
-        if judgement.result is events.VerdictResult.PASS:
-            passed.append(settling)
-    return passed
-
-
-def _settle(work: _Work) -> list[Row]:
-    for settling in work.settling:
-        _settle_one(work, settling.decoded, settling.verdict, settling.execution)
-    counts, executor = work.counts, work.executor
-    counts.requests, counts.keys_sent, counts.keys_retried = (
-        executor.requests, executor.keys_sent, executor.retried,
-    )  # fmt: skip
-    counts.troubled.update(executor.troubled())
-    counts.healthy |= executor.healthy()
-    return work.rows
-
-
-def _settle_one(work: _Work, decoded: Decoded, verdict: events.Verdict, execution: Execution | None) -> None:
-    settler, counts = work.settler, work.counts
-    result = None if execution is None else work.executor.result(execution)
-    if result is not None:
-        if execution is not None and execution.step is not None and execution.step.state == "more":
-            counts.add(DEFERRED)
-            work.rows.append(settler.goes_on(decoded, execution.step.progress))
-            return
-        if result.held is not None:
-            counts.add(DEFERRED, key_count(decoded.intent.action))
-            step = execution.step if execution is not None else None
-            work.rows.append(settler.held(decoded, result, step.progress if step else None))
-            return
-        dead = settler.dead_letter(decoded, result)
-        if dead is not None:
-            work.rows.append(dead)
-        counts.settled(word_of(result).value, {word.value: n for word, n in result.counts.items()})
-    else:
-        word = UNTRIED[verdict.result].value
-        counts.settled(word, {word: key_count(decoded.intent.action)})
-    work.rows.append(settler.outcome(decoded, verdict, result))
 
 
 def _to_arrow(rows: list[Row]) -> pa.RecordBatch:

@@ -1,0 +1,99 @@
+"""How a task takes its records in: in pieces, and with few questions to the issuer."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from sexton.issuer.client import Subject, Validation
+from sexton.schemas import events
+from sexton.schemas.codec import Codec
+from sexton.schemas.settings import load
+from sexton.streaming_jobs.budget import NoBudget
+from sexton.streaming_jobs.reaper.decode import Record
+from sexton.streaming_jobs.reaper.dry_store import DryStore
+from sexton.streaming_jobs.reaper.execute import Executor
+from sexton.streaming_jobs.reaper.judge import Rules
+from sexton.streaming_jobs.reaper.settle import Settler
+from sexton.streaming_jobs.reaper.work import TaskPlan, Work, pieces, settle, take
+
+TOPIC_ID = "t" * 22
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+class Issuer:
+    """Knows no tenant, and counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def validate(self, asked: list[Subject], *, at_least: int) -> Validation:
+        """Answer that no window is known."""
+        self.asked.append(len(asked))
+        return Validation(at_least, TOPIC_ID, dict.fromkeys(asked))
+
+
+def work_of(issuer: Any) -> Work:
+    """A task's work that sends nothing."""
+    codec = Codec()
+    return Work(
+        TaskPlan(load({}), TOPIC_ID, 7, (10**9,)),
+        codec,
+        issuer,
+        Executor(DryStore(), NoBudget(), dry=True),
+        Settler(codec, "", TOPIC_ID, "", (0.0,), NOW),
+        Rules(),
+        NOW,
+    )
+
+
+def records(count: int, tenants: int, size: int = 40) -> list[Record]:
+    """Intents of so many tenants in turns, each with one key of `size` characters."""
+    codec = Codec()
+    found = []
+    for number in range(count):
+        tenant = f"tenant-{number % tenants:05d}"
+        intent = events.DeletionIntent(
+            f"intent-{number:06d}",
+            tenant,
+            NOW,
+            "test",
+            (events.GenerationGuard(tenant, 1),),
+            events.DeleteObjects("bucket", (("k" * size,),)),
+        )
+        found.append(Record(0, number, 0, None, codec.encode(intent)))
+    return found
+
+
+def test_pieces_keep_every_record_in_order() -> None:
+    """Nothing is lost, records without a value too; a piece ends with the record that fills it."""
+    values = [b"x" * 100_000, None, b"x" * 300_000, b"", b"x" * 200_000, b"x" * 100_000, None]
+    batch = [Record(0, number, 0, None, value) for number, value in enumerate(values)]
+
+    found = list(pieces(iter(batch)))
+
+    assert [record for piece in found for record in piece] == batch
+    assert [len(piece) for piece in found] == [3, 3, 1]
+    assert list(pieces(iter(()))) == []
+
+
+@pytest.mark.parametrize("tenants", [1, 500, 20_000])
+def test_questions_are_few(tenants: int) -> None:
+    """Each subject is asked for once; where tenants repeat the first question goes early, and few follow."""
+    issuer = Issuer()
+    work = work_of(issuer)
+    given = records(20_000, tenants)
+    take(work, iter(given[:2_000]))
+    early = list(issuer.asked)
+    for start in range(2_000, 20_000, 2_000):
+        take(work, iter(given[start : start + 2_000]))
+
+    rows = settle(work)
+
+    assert sum(issuer.asked) == tenants
+    assert len(issuer.asked) <= max(3, tenants // 10_000)
+    assert bool(early) == (tenants <= 500)
+    assert len(rows) == len(given)
+    assert work.counts.intents == {"stale": len(given)}
