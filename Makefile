@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+WORKERS ?= 2
 BENCHES := pipeline latency memory sdk issuer throttling
 REQUIREMENTS := requirements/build.txt requirements/dev.txt requirements/java.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
@@ -17,7 +18,7 @@ export PIP_ROOT_USER_ACTION := ignore
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@printf '\nVariables: PYTHON (%s), PYTEST_ARGS, JAVA=hidden (test-fresh)\n' '$(PYTHON)'
+	@printf '\nVariables: PYTHON (%s), PYTEST_ARGS, WORKERS (%s), JAVA=hidden (test-fresh)\n' '$(PYTHON)' '$(WORKERS)'
 
 ##@ Use
 demo: setup  ## the guided end-to-end run on a throw-away local stack
@@ -26,8 +27,8 @@ demo: setup  ## the guided end-to-end run on a throw-away local stack
 ##@ Develop
 setup: $(STAMP) java jars  ## virtual environment, packages, Java if none is found, broker jars (once)
 
-test: setup  ## all tests but the slowest; PYTEST_ARGS="tests/deploy -k local" for some
-	@$(BIN)/python -m pytest -m "not faults" $(PYTEST_ARGS)
+test: setup  ## all tests but the slowest; PYTEST_ARGS="tests/deploy -k local" for some, WORKERS=0 for one process
+	@$(BIN)/python -m pytest -m "not faults" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-faults: setup  ## the slow tests of faults: brokers killed in the middle of a call, two of three down
 	@$(BIN)/python -m pytest -m faults tests/issuer $(PYTEST_ARGS)

@@ -286,19 +286,16 @@ def test_i_13_loading(fresh: Installation, serve: Serve, server: Start) -> None:
 
 def test_i_6_a_redis_too_slow_for_its_clients(fresh: Installation, serve: Serve, server: Start) -> None:
     """I-6: scripts whose answers come after the time-out: one request id never gets two numbers."""
-    own = server("--lua-time-limit", "60000")  # nobody is told BUSY: whoever asks waits
+    own = server("--enable-debug-command", "local")
     services = [serve(own.settings(fresh)), serve(own.settings(fresh))]
     attach(services[0], "n", "t")
-    begun = time.monotonic()
-    own.client.eval(BUSY, 0, 2_000_000)
-    rounds = int(2_000_000 * 2.5 / (time.monotonic() - begun))
     other = redis.Redis(port=own.port, socket_timeout=None)
     with ThreadPoolExecutor(5) as pool:
-        script = pool.submit(other.eval, BUSY, 0, rounds)
+        stuck = pool.submit(other.execute_command, "DEBUG", "SLEEP", "2.5")  # nobody is told BUSY: all wait
         time.sleep(0.1)
         calls = [pool.submit(attach, s, "n", "t", "r", "c") for s in services * 2]
         outcomes = [call.exception() for call in calls]
-        script.result(30)
+        stuck.result(30)
     other.close()
     unavailable(*outcomes)
     assert [log_end(s) for s in services] == [2, 2]  # Genesis and one number

@@ -15,7 +15,7 @@ from sexton.schemas.errors import ToolMissing
 __all__ = ["answers", "command", "find", "parse_version"]
 
 _OLDEST = 7  # before it scripts survive a restart, and a client that forgets NOSCRIPT passes its tests
-_DATABASES = 256
+_DATABASES = 4096  # one for each installation that the stack ever sees
 
 
 def command(directory: Path, port: int) -> list[str]:
