@@ -32,6 +32,22 @@ def test_x_6_a_busy_store_is_waited_for_and_nothing_is_counted_twice() -> None:
     assert executor.troubled() == {}
 
 
+def test_x_6_a_store_that_takes_nothing_is_asked_with_few_keys() -> None:
+    """X-6: after two refusals ten keys ask whether it takes some again; then full requests go on."""
+    store = Store(answer=lambda number, bucket, item: BUSY if number < 10 else None)
+    names = [f"k{i:04d}" for i in range(2_500)]
+
+    executor, results = run(store, *(execution(names[i : i + 500]) for i in range(0, 2_500, 500)))
+
+    assert sizes(store)[:11] == [1000, 1000, *[10] * 9]
+    assert sizes(store)[11] >= 500
+    assert [words(result) for result in results] == [{"deleted": 500}] * 5
+    assert store.objects["b"] == set()
+    assert executor.keys_sent == sum(sizes(store))
+    sent = [item for _, items in store.sent[10:] for item in items]
+    assert sorted(map(str, sent)) == names  # once each, after the refusals
+
+
 @pytest.mark.parametrize("state", [MISSING, BUSY, DENIED])
 def test_x_7_one_bad_bucket_holds_its_own_intents(state: KeyState) -> None:
     """X-7, X-13: a bucket that is missing, busy or denies every key is held; the other one is worked off."""

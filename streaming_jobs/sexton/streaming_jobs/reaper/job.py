@@ -143,7 +143,7 @@ class Reaper:
 
         def work_off(batch: DataFrame, batch_id: int) -> None:
             try:
-                batches.hold_until_done(batch, batch_id, records.INTENTS, earlier.below, earlier.said_changed)
+                batches.hold_until_done(batch, batch_id, records.INTENTS, earlier)
             except BaseException as error:
                 self._failure = error
                 raise

@@ -24,6 +24,8 @@ _COMPACT_AT = 100_000
 _FIRST_IN_FLIGHT = 2  # a bucket that hangs holds so many connections, until its first clean reply
 _SHORTEST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 0.4
+_ASKING_AFTER = 2
+_ASKING_KEYS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +234,21 @@ class Lane:
             return max(self.pace.not_before, now)
         return max(self.pace.not_before, min((batch.due for batch in self.again), default=now))
 
+    @property
+    def most(self) -> int:
+        """Return how many items a request carries at most.
+
+        A store that says no to everything is asked with a few keys: they cost little of the budget, which has
+        shrunk, so that it is asked often within the patience for its bucket, however large full requests are.
+        """
+        return MAX_KEYS if self.pace.streak < _ASKING_AFTER else _ASKING_KEYS
+
     def next_size(self, now: float, *, flush: bool) -> int:
         """Return how many items the next request would carry, 0 while there is none to send."""
         due = sum(len(batch.items) for batch in self.again if batch.due <= now)
         for size in (due, len(self.waiting), len(self.bound)):
-            if size >= MAX_KEYS:
-                return MAX_KEYS
+            if size >= self.most:
+                return self.most
         if not flush:
             return 0
         return due or len(self.waiting) or len(self.bound)
@@ -245,26 +256,29 @@ class Lane:
     def next_batch(self, now: float) -> Batch:
         """Take the next request's items: a full request first, then exactly those that met trouble."""
         due = sum(len(batch.items) for batch in self.again if batch.due <= now)
-        full = len(self.waiting) >= MAX_KEYS or len(self.bound) >= MAX_KEYS
-        if due >= MAX_KEYS or (due and not full):
-            return self._next_again(now)
-        if len(self.waiting) >= MAX_KEYS or (self.waiting and len(self.bound) < MAX_KEYS):
-            keys = self.waiting.take(MAX_KEYS)
+        most = self.most
+        full = len(self.waiting) >= most or len(self.bound) >= most
+        if due >= most or (due and not full):
+            return self._next_again(now, most)
+        if len(self.waiting) >= most or (self.waiting and len(self.bound) < most):
+            keys = self.waiting.take(most)
             return Batch(keys, self.users.take(len(keys)))
-        items = self._next_bound()
+        items = self._next_bound(most)
         return Batch(items, self.bound_users.take(len(items)))
 
-    def _next_again(self, now: float) -> Batch:
+    def _next_again(self, now: float, most: int) -> Batch:
         """Take what met trouble and is due: plain keys of several requests together, others as they went."""
         taken: list[str | Delete] = []
         left: list[Batch] = []
         alone = False  # a condition or a version may be about a key that another batch names plainly
         for batch in self.again:
             plain = all(isinstance(item, str) for item in batch.items)
-            fits = plain and not alone and len(taken) + len(batch.items) <= MAX_KEYS
+            fits = plain and not alone and len(taken) + len(batch.items) <= most
             if batch.due <= now and (fits or not taken):
-                taken += batch.items
+                taken += batch.items[:most]
                 alone = not plain
+                if len(batch.items) > most:
+                    left.append(Batch(batch.items[most:], due=batch.due, again=True))
             else:
                 left.append(batch)
         self.again = left
@@ -300,12 +314,12 @@ class Lane:
             del self.to_look[item]
         return taken
 
-    def _next_bound(self) -> list[str | Delete]:
-        """Take up to 1,000 items with a condition or version, no key and version twice."""
+    def _next_bound(self, most: int) -> list[str | Delete]:
+        """Take some items with a condition or version, no key and version twice."""
         taken: list[str | Delete] = []
         left: list[Delete] = []
         names: set[tuple[str, str | None]] = set()
-        while self.bound and len(taken) < MAX_KEYS and len(left) < MAX_KEYS:
+        while self.bound and len(taken) < most and len(left) < MAX_KEYS:
             item = self.bound.popleft()
             name = (item.key, item.version_id)
             if name not in names:

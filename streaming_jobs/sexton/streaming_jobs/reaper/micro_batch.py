@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark import AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +33,7 @@ from sexton.streaming_jobs.reaper.faults import fault_of
 from sexton.streaming_jobs.reaper.held import HeldBuckets
 from sexton.streaming_jobs.reaper.lock import CheckpointLock
 from sexton.streaming_jobs.reaper.progress import BARRIERS, Progress
+from sexton.streaming_jobs.reaper.receipts import SentBefore
 from sexton.streaming_jobs.reaper.stop import StopFlag
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, TaskPlan, make_task
 from sexton.streaming_jobs.reaper.waiting_room import WaitingRoom
@@ -73,14 +73,7 @@ class MicroBatches:
     _settled: dict[int, int] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def hold_until_done(
-        self,
-        batch: DataFrame,
-        batch_id: int,
-        topic: str,
-        sent_below: Mapping[int, int],
-        said_changed: frozenset[tuple[int, int]] | None,
-    ) -> None:
+    def hold_until_done(self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore) -> None:
         """Work a micro-batch off; a fault of the environment holds it: offsets stay, nothing is lost."""
         if topic == records.INTENTS:
             # The query has committed all before this micro-batch, and only that: the waiting room's barriers
@@ -91,7 +84,7 @@ class MicroBatches:
         while True:
             self.stop.check()
             try:
-                self._work_off(batch, batch_id, topic, sent_below, said_changed)
+                self._work_off(batch, batch_id, topic, earlier)
                 return
             except Exception as error:
                 fault = fault_of(error)
@@ -103,16 +96,9 @@ class MicroBatches:
             self.stop.wait(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
             # What was tried may have been sent; no receipt of it was written, so none says `changed`.
-            sent_below = dict.fromkeys(range(_MOST_PARTITIONS), _EVERYTHING)
+            earlier = replace(earlier, below=dict.fromkeys(range(_MOST_PARTITIONS), _EVERYTHING))
 
-    def _work_off(
-        self,
-        batch: DataFrame,
-        batch_id: int,
-        topic: str,
-        sent_below: Mapping[int, int],
-        said_changed: frozenset[tuple[int, int]] | None,
-    ) -> None:
+    def _work_off(self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore) -> None:
         started = time.monotonic()
         self.lock.check()
         barrier = self._barrier()
@@ -129,8 +115,7 @@ class MicroBatches:
             deferred_topic_id="" if first else self.room.place.topic_id,
             delays=tuple(self.room.delays),
             tasks=self.spark.sparkContext.defaultParallelism,
-            sent_below=sent_below,
-            said_changed=said_changed,
+            earlier=earlier,
             # The waiting room is where held buckets are tried again.
             held=self.held.current(time.monotonic()) if first else {},
         )

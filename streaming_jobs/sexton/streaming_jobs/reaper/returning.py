@@ -102,9 +102,7 @@ class Returning:
         since_s = earlier.since_s if self.rounds == 0 and earlier.since_s is not None else time.time()
         # Before the first delete: after a crash these are looked at before they are sent again.
         self.checkpoint.begin_waiting(begun_text(self.room.place, {**done, **ends}, since_s))
-        self.batches.hold_until_done(
-            frame, self.rounds, records.DEFERRED, earlier.below, earlier.said_changed
-        )
+        self.batches.hold_until_done(frame, self.rounds, records.DEFERRED, earlier)
         self.rounds += 1
         self.checkpoint.commit_waiting(waiting_text(self.room.place, {**done, **ends}))
         self.room.committed(ends)

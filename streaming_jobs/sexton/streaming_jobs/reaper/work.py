@@ -28,6 +28,7 @@ from sexton.streaming_jobs.reaper.execute import Executor, Limits
 from sexton.streaming_jobs.reaper.execution import Execution, conditions_of
 from sexton.streaming_jobs.reaper.judge import NotYet, Rules, judge, parse_allow, probes_under, subjects
 from sexton.streaming_jobs.reaper.prefixes import PrefixProgress
+from sexton.streaming_jobs.reaper.receipts import SentBefore
 from sexton.streaming_jobs.reaper.settle import UNTRIED, Row, Settler, key_count, word_of
 
 __all__ = ["TaskPlan", "Work", "check_topic", "open_work", "pieces", "settle", "take"]
@@ -43,9 +44,8 @@ _PIECE_BYTES = 256 * 1024  # some 3,000 keys, decoded in a few milliseconds
 class TaskPlan:
     """What the driver gives each task of a micro-batch: settings, and the barrier as of which it judges.
 
-    `topic` is what is read, `intents` or `deferred`, without the prefix. Records below `sent_below` (by
-    partition) may have been worked on before; intents at `said_changed` have a receipt that says `changed`,
-    None when the receipts were not looked through. `held` names buckets that were closed lately, and why.
+    `topic` is what is read, `intents` or `deferred`, without the prefix. `earlier` tells of its records which
+    may have been worked on before. `held` names buckets that were closed lately, and why.
     """
 
     settings: Settings
@@ -57,8 +57,7 @@ class TaskPlan:
     deferred_topic_id: str = ""
     delays: tuple[float, ...] = (0.0,)
     tasks: int = 1
-    sent_below: Mapping[int, int] = field(default_factory=dict)
-    said_changed: frozenset[tuple[int, int]] | None = frozenset()
+    earlier: SentBefore = field(default_factory=SentBefore)
     held: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -215,11 +214,12 @@ def _execution(work: Work, decoded: Decoded) -> Execution:
     if len(intent.guards) > 1 or isinstance(intent.guards[0], events.UnchangedGuard):
         execution.conditions = conditions_of(intent)
     record = decoded.record
-    if work.retried or record.offset < plan.sent_below.get(record.partition, 0):
+    if work.retried or record.offset < plan.earlier.below.get(record.partition, 0):
         execution.sent_before = True
         first = work.settler.position(decoded)
+        said_changed = plan.earlier.said_changed
         place = (first.partition, first.offset)
-        execution.was_changed = None if plan.said_changed is None else place in plan.said_changed
+        execution.was_changed = None if said_changed is None else place in said_changed
     if waited is not None:
         execution.sent_before = execution.sent_before or waited.effect_unknown
         execution.progress = PrefixProgress(waited.gone, waited.after)
