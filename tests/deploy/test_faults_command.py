@@ -7,29 +7,20 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 import urllib3
+from tests.conftest import Cli
 from tests.support import pages
 
 from sexton.deploy.local import LocalStack
 from sexton.deploy.local.faults import fields, read_log
 
-Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 S3_ALONE = ("--without", "kafka", "--without", "redis", "--without", "issuer", "--without", "topics")
 PAGE = pages.ROOT / "docs" / "faults.md"
 SLOW_DOWN = '[[rule]]\noperation = "DeleteObjects"\nerror = "SlowDown"\n'
-
-
-@pytest.fixture
-def folder(tmp_path: Path, cli: Cli) -> Iterator[Path]:
-    """A folder for a stack, which is ended whatever the test did."""
-    directory = tmp_path / "stack"
-    yield directory
-    cli("local", "down", "--dir", str(directory))
 
 
 @pytest.fixture

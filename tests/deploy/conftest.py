@@ -1,0 +1,44 @@
+"""A folder for a local stack; a strict store, the proxy before it, and a client of the proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import Cli
+from tests.support.proxied import BUCKET
+from tests.support.s3_recorder import S3Recorder, recorder_of_this_process
+
+from sexton.deploy.local.faults import Running, running
+from sexton.storage import BatchDeleter, StoreSettings
+
+
+@pytest.fixture
+def folder(tmp_path: Path, cli: Cli) -> Iterator[Path]:
+    """A folder for a stack, which is ended whatever the test did."""
+    directory = tmp_path / "stack"
+    yield directory
+    cli("local", "down", "--dir", str(directory))
+
+
+@pytest.fixture
+def strict(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Recorder]:
+    """A store that checks signatures and checksums; its credentials are in the environment."""
+    with recorder_of_this_process(monkeypatch) as recorder:
+        recorder.create_bucket(BUCKET)
+        yield recorder
+
+
+@pytest.fixture
+def proxy(strict: S3Recorder, tmp_path: Path) -> Iterator[Running]:
+    """A proxy before the strict store that plays nothing yet."""
+    with running(strict.url, tmp_path / "faults") as started:
+        yield started
+
+
+@pytest.fixture
+def deleter(proxy: Running) -> Iterator[BatchDeleter]:
+    """A client of the proxy."""
+    with BatchDeleter(StoreSettings(proxy.url, requests_in_flight=4, read_timeout_s=20)) as opened:
+        yield opened
