@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.settings import Settings
 
 __all__ = ["CONNECTOR", "connector_jars", "kafka_options", "kafka_source_options", "open_session"]
@@ -29,7 +30,8 @@ def connector_jars(cache_dir: Path) -> list[Path]:
 def open_session(settings: Settings, app: str, *, memory: str = "1g") -> SparkSession:
     """Return the Spark session: a local one, or under spark-submit the one that it prepared.
 
-    Speculation is off, as a speculated task deletes twice; the time zone is UTC.
+    Speculation is off, as a speculated task deletes twice; the time zone is UTC. Raises InvalidSettings when
+    this process has a session already that speculates.
     """
     # Else workers take `python3` from PATH, which does not have the packages of this environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -65,7 +67,13 @@ def open_session(settings: Settings, app: str, *, memory: str = "1g") -> SparkSe
             builder = builder.config("spark.jars", ",".join(map(str, jars)))
         else:
             builder = builder.config("spark.jars.packages", CONNECTOR)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    if session.sparkContext.getConf().get("spark.speculation", "false") != "false":
+        raise InvalidSettings(
+            "the Spark session of this process speculates: a task that runs twice deletes twice",
+            hint="start it with spark.speculation=false",
+        )
+    return session
 
 
 def kafka_options(settings: Settings) -> dict[str, str]:
