@@ -42,8 +42,8 @@ def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 def send(url: str, batches: list[list[str]]) -> dict[str, float]:
     """Delete some batches and return the server's statistics."""
     with BatchDeleter(StoreSettings(url, requests_in_flight=3)) as deleter:
-        for future in [deleter.submit("bucket", batch) for batch in batches]:
-            future.result(10)
+        for future in [deleter.delete_all("bucket", batch) for batch in batches]:
+            assert future.result(10).clean
     with urllib.request.urlopen(f"{url}/__stats") as reply:
         return dict(json.load(reply))
 

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 import threading
 import time
-import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,38 +15,32 @@ from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 from sexton.schemas.errors import InvalidSettings, StoreUnavailable
 from sexton.schemas.settings import load
 from sexton.storage import (
+    READY,
     BatchDeleter,
-    InvalidBatch,
+    Effect,
     Kind,
-    NoReply,
+    StoreRefused,
     StoreSettings,
-    UncleanReply,
     open_deleter,
 )
 
 MakeDeleter = Callable[[StoreSettings], BatchDeleter]
 
-ODD_KEYS = [
-    "a/../b", "b", "./b", "..", "/x", "x", "x//y", "x/y", "a%2Fb", "a/b", "t#1", "t", "a+b", "a b", "<&>\"'",
-    " lead", "lead", "trail ", "trail", unicodedata.normalize("NFC", "é"), unicodedata.normalize("NFD", "é"),
-    "&amp;", "&", "q?versionId=1", "tab\tin", "\U0001f5dd", "]]>", "a\\b",
-]  # fmt: skip
-
 
 class TestDelete:
     def test_a_batch_is_gone_and_counted(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
-        """A clean reply tells how many keys are gone and under which request id."""
+        """A clean result tells how many keys are gone and under which request id."""
         s3.create_bucket("bucket", {f"k{i}": b"x" for i in range(1001)})
-        reply = deleter.submit("bucket", [f"k{i}" for i in range(1000)]).result(10)
+        result = deleter.delete_all("bucket", [f"k{i}" for i in range(1000)]).result(10)
 
-        assert (reply.bucket, reply.keys) == ("bucket", 1000)
-        assert reply.request_id.startswith("REQ")
-        assert 0 < reply.seconds < 10
+        assert (result.bucket, result.count, result.clean, result.requests) == ("bucket", 1000, True, 1)
+        assert result.request_id.startswith("REQ")
+        assert 0 < result.seconds < 10
         assert set(s3.objects("bucket")) == {"k1000"}
 
     def test_the_request_is_signed_checked_and_verbose(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
         """The recorder recomputes signature, body hash and CRC32; the reply is asked for in full."""
-        deleter.delete("bucket", ["a"])
+        deleter.delete_all("bucket", ["a"]).result(10)
         (request,) = s3.deletes()
 
         assert (request.method, request.path, dict(request.query)) == ("POST", "/bucket", {"delete": ""})
@@ -58,36 +50,6 @@ class TestDelete:
         assert b"Quiet" not in request.body
         assert request.status == 200
 
-    def test_x_9_one_odd_key_goes_and_its_siblings_stay(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
-        """X-9: a key goes byte for byte as it is spelt; every other spelling survives."""
-        for key in ODD_KEYS:
-            s3.create_bucket("bucket", dict.fromkeys(ODD_KEYS, b"x"))
-            deleter.delete("bucket", [key])
-
-            assert set(s3.objects("bucket")) == set(ODD_KEYS) - {key}
-
-    def test_x_9_all_odd_keys_in_one_batch(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
-        """X-9: odd keys do not disturb each other within a request."""
-        s3.create_bucket("bucket", dict.fromkeys([*ODD_KEYS, "stays"], b"x"))
-
-        assert deleter.delete("bucket", ODD_KEYS).keys == len(ODD_KEYS)
-        assert set(s3.objects("bucket")) == {"stays"}
-
-    def test_a_store_that_escapes_its_own_way(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
-        """Numeric character references in the reply are read, not compared as text."""
-        s3.escape = lambda text: "".join(f"&#x{ord(char):x};" for char in text)
-
-        assert deleter.delete("bucket", ODD_KEYS).keys == len(ODD_KEYS)
-
-    def test_bad_batches_raise_at_once(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
-        """What is no batch, and what is no bucket name, never reaches the store."""
-        for keys in ([], ["a", "a"], ["a\rb"], [str(i) for i in range(1001)]):
-            with pytest.raises(InvalidBatch):
-                deleter.submit("bucket", keys)
-        with pytest.raises(InvalidBatch, match="not a bucket name"):
-            deleter.delete("no/bucket", ["a"])
-        assert s3.requests == []
-
 
 class TestFlight:
     def test_connections_are_reused(self, s3: S3Recorder, make_deleter: MakeDeleter) -> None:
@@ -95,13 +57,13 @@ class TestFlight:
         s3.create_bucket("other")
         deleter = make_deleter(StoreSettings(s3.url, requests_in_flight=1))
         for i in range(20):
-            deleter.delete(("bucket", "other")[i % 2], ["a"])
+            assert deleter.delete_all(("bucket", "other")[i % 2], ["a"]).result(10).clean
 
         assert len(s3.connections()) == 1
         assert len(s3.deletes()) == 20
 
     def test_no_more_than_allowed_are_in_flight(self, s3: S3Recorder, make_deleter: MakeDeleter) -> None:
-        """Submit waits: with three in flight, the store never sees four at a time, and does see three."""
+        """The call waits: with three in flight, the store never sees four at a time, and does see three."""
         running, peak, lock = 0, 0, threading.Lock()
 
         def slowly(_: Recorded) -> None:
@@ -115,10 +77,10 @@ class TestFlight:
 
         s3.script(slowly)
         deleter = make_deleter(StoreSettings(s3.url, requests_in_flight=3))
-        futures = [deleter.submit("bucket", [f"k{i}"]) for i in range(12)]
-        assert sum(not future.done() for future in futures) <= 3
+        futures = [deleter.delete_all("bucket", [f"k{i}"]) for i in range(12)]
+        assert sum(not future.done() for future in futures) <= 3 + READY
         for future in futures:
-            future.result(10)
+            assert future.result(10).clean
 
         assert peak == 3
 
@@ -128,11 +90,10 @@ class TestFlight:
         """A keep-alive connection that died while idle is noticed before the next request is sent on it."""
         deleter = make_deleter(StoreSettings(s3.url, requests_in_flight=1))
         s3.script(lambda _: Reply(drop=True))
-        with pytest.raises(NoReply):
-            deleter.delete("bucket", ["a"])
+        assert deleter.delete_all("bucket", ["a"]).result(10).state(0).kind is Kind.UNKNOWN
         s3.script(None)
 
-        assert deleter.delete("bucket", ["a"]).keys == 1
+        assert deleter.delete_all("bucket", ["a"]).result(10).clean
 
     def test_one_deleter_per_process_and_settings(self, settings: StoreSettings) -> None:
         """The same settings give the same deleter, pickled or not; others give another."""
@@ -142,78 +103,30 @@ class TestFlight:
         assert open_deleter(replace(settings, requests_in_flight=2)) is not deleter
 
 
-class TestUnclean:
-    def test_x_5_an_empty_200(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
-        """X-5: 200 with an empty body is never an early success."""
-        s3.script(lambda _: Reply(200))
-        with pytest.raises(UncleanReply, match="the body is empty") as caught:
-            deleter.delete("bucket", ["a", "b"])
-
-        assert caught.value.effect_unknown
-        assert len(s3.deletes()) == 1
-
-    def test_x_5_one_of_two_and_a_stranger(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
-        """X-5: a reply that names 1 of 2 keys and a stranger is never an early success."""
-        reply = b"<DeleteResult><Deleted><Key>a</Key></Deleted><Deleted><Key>c</Key></Deleted></DeleteResult>"
-        s3.script(lambda _: Reply(200, reply))
-        with pytest.raises(UncleanReply) as caught:
-            deleter.delete("bucket", ["a", "b"])
-
-        assert {(p.key, p.code) for p in caught.value.problems} == {
-            ("b", "MissingFromReply"),
-            ("c", "NotAskedFor"),
-        }
-
-    def test_slow_down_is_sent_once(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
-        """A 503 is told to the caller and not repeated behind its back."""
-        s3.script(lambda _: Reply(503, b"<Error><Code>SlowDown</Code><Message>slow</Message></Error>"))
-        with pytest.raises(UncleanReply, match=r"SlowDown slow.*bucket=bucket status=503") as caught:
-            deleter.delete("bucket", ["a"])
-
-        assert (caught.value.code, caught.value.status, caught.value.exit_code) == ("SlowDown", 503, 75)
-        assert len(s3.deletes()) == 1
-
-    def test_a_torn_reply(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
-        """A reply that ends before its Content-Length is no success although its keys are all there."""
-        body = b"<DeleteResult><Deleted><Key>a</Key></Deleted></DeleteResult>"
-        s3.script(lambda _: Reply(200, body, {"Content-Length": "4000", "Connection": "close"}))
-        with pytest.raises(NoReply, match="broke off after 60 of 4000 bytes"):
-            deleter.delete("bucket", ["a"])
-
-    def test_no_such_bucket(self, deleter: BatchDeleter) -> None:
-        """A missing bucket is told by the store's code, and nothing was done."""
-        with pytest.raises(UncleanReply, match="NoSuchBucket") as caught:
-            deleter.delete("missing", ["a"])
-
-        assert (caught.value.bucket, caught.value.effect_unknown) == ("missing", False)
-
-
 class TestCredentials:
     def test_a_wrong_secret_is_told(
         self, s3: S3Recorder, settings: StoreSettings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A wrong secret key is named as such, with what to do; nothing was deleted."""
+        """A wrong secret key is named as such, a single call says what to do; nothing was deleted."""
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-        with (
-            BatchDeleter(settings) as deleter,
-            pytest.raises(UncleanReply, match="SignatureDoesNot") as caught,
-        ):
-            deleter.delete("bucket", ["a"])
+        with BatchDeleter(settings) as deleter:
+            state = deleter.delete_all("bucket", ["a"]).result(10).state(0)
+            with pytest.raises(StoreRefused, match="SignatureDoesNot") as caught:
+                deleter.calls.put("bucket", "a", b"")
 
-        assert caught.value.hint is not None
-        assert "secret key" in caught.value.hint
-        assert (caught.value.status, caught.value.effect_unknown) == (403, False)
+        assert (state.code, state.status, state.effect) == ("SignatureDoesNotMatch", 403, Effect.NONE)
+        assert "secret key" in str(caught.value.hint)
 
     def test_a_session_token_is_signed(
         self, s3: S3Recorder, settings: StoreSettings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Temporary credentials send their token under the signature; without it the store refuses."""
         s3.session_token = "token/+="
-        with BatchDeleter(settings) as deleter, pytest.raises(UncleanReply, match="InvalidToken"):
-            deleter.delete("bucket", ["a"])
+        with BatchDeleter(settings) as deleter:
+            assert deleter.delete_all("bucket", ["a"]).result(10).state(0).code == "InvalidToken"
         monkeypatch.setenv("AWS_SESSION_TOKEN", "token/+=")
         with BatchDeleter(settings) as deleter:
-            deleter.delete("bucket", ["a"])
+            assert deleter.delete_all("bucket", ["a"]).result(10).clean
 
         assert "x-amz-security-token" in s3.deletes()[-1].headers["authorization"]
 
@@ -238,60 +151,30 @@ class TestCredentials:
         assert last.clean
 
     def test_no_credentials(self, settings: StoreSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Without any credentials the error says which variables to set."""
+        """Without any credentials the state says so, and a single call which variables to set."""
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
         monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-        with (
-            BatchDeleter(settings) as deleter,
-            pytest.raises(StoreUnavailable, match="credentials") as caught,
-        ):
-            deleter.delete("bucket", ["a"])
+        with BatchDeleter(settings) as deleter:
+            state = deleter.delete_all("bucket", ["a"]).result(10).state(0)
+            with pytest.raises(StoreUnavailable, match="credentials") as caught:
+                deleter.calls.put("bucket", "a", b"")
 
+        assert (state.code, "credentials" in state.message) == ("CredentialsUnavailable", True)
         assert "AWS_ACCESS_KEY_ID" in str(caught.value.hint)
 
     def test_another_region_is_signed_for(
         self, s3: S3Recorder, settings: StoreSettings, make_deleter: MakeDeleter
     ) -> None:
-        """The region of the settings is the region of the signature; a wrong one is told with a hint."""
+        """The region of the settings is that of the signature; a single call in a wrong one has a hint."""
         s3.region = "eu-west-3"
-        with pytest.raises(UncleanReply, match="AuthorizationHeaderMalformed") as caught:
-            make_deleter(settings).delete("bucket", ["a"])
-        make_deleter(replace(settings, region="eu-west-3")).delete("bucket", ["a"])
+        wrong, right = make_deleter(settings), make_deleter(replace(settings, region="eu-west-3"))
+        state = wrong.delete_all("bucket", ["a"]).result(10).state(0)
+        with pytest.raises(StoreRefused) as caught:
+            wrong.calls.put("bucket", "a", b"")
 
+        assert (state.kind, state.code) == (Kind.BUCKET, "AuthorizationHeaderMalformed")
         assert "SEXTON_S3_REGION" in str(caught.value.hint)
-
-
-class TestNoReply:
-    def test_nobody_listens(self, s3: S3Recorder, make_deleter: MakeDeleter) -> None:
-        """A refused connection says so, and that nothing was sent."""
-        with socket.socket() as unused:
-            unused.bind(("127.0.0.1", 0))
-            url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-            with pytest.raises(NoReply, match="nothing was sent") as caught:
-                make_deleter(StoreSettings(url)).delete("bucket", ["a"])
-
-        assert caught.value.effect_unknown is False
-        assert url in str(caught.value)
-
-    def test_a_late_answer(self, s3: S3Recorder, make_deleter: MakeDeleter) -> None:
-        """A read timeout is an unknown effect: here the key is gone although no answer came."""
-        s3.create_bucket("bucket", {"a": b"x"})
-        s3.script(lambda _: Reply(200, delay_s=1.0, act_first=True))
-        with pytest.raises(NoReply, match=r"within 0\.2 s, effect unknown") as caught:
-            make_deleter(StoreSettings(s3.url, read_timeout_s=0.2)).delete("bucket", ["a"])
-
-        assert caught.value.effect_unknown is True
-        assert s3.objects("bucket") == {}
-        assert len(s3.deletes()) == 1
-
-    def test_a_broken_connection(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
-        """A connection that breaks before the answer is an unknown effect, and is not tried again."""
-        s3.script(lambda _: Reply(drop=True, act_first=True))
-        with pytest.raises(NoReply, match="the connection broke, effect unknown") as caught:
-            deleter.delete("bucket", ["a"])
-
-        assert caught.value.effect_unknown is True
-        assert len(s3.deletes()) == 1
+        assert right.delete_all("bucket", ["a"]).result(10).clean
 
 
 class TestAddress:

@@ -9,7 +9,7 @@ import pytest
 from moto.moto_server.werkzeug_app import create_backend_app
 from werkzeug.serving import make_server
 
-from sexton.storage import BatchDeleter, ObjectStore, StoreSettings, UncleanReply
+from sexton.storage import BatchDeleter, ObjectStore, StoreSettings
 
 KEYS = ["a", "a+b", "a b", "a%2Fb", "t#1", "<&>\"'", " lead", "é", "e\u0301", "a/b"]
 
@@ -33,9 +33,9 @@ def test_a_batch_against_moto(moto: StoreSettings) -> None:
     for key in [*KEYS, "stays"]:
         store.put("bucket", key, b"x")
     with BatchDeleter(moto) as deleter:
-        reply = deleter.delete("bucket", [*KEYS, "was never there"])
-        with pytest.raises(UncleanReply, match="NoSuchBucket"):
-            deleter.delete("missing", ["a"])
+        result = deleter.delete_all("bucket", [*KEYS, "was never there"]).result(10)
+        missing = deleter.delete_all("missing", ["a"]).result(10)
 
-    assert reply.keys == len(KEYS) + 1
+    assert (result.clean, result.requests) == (True, 1)
+    assert missing.state(0).code == "NoSuchBucket"
     assert list(store.list_keys("bucket")) == ["stays"]

@@ -18,7 +18,7 @@ TRACE = (
         ("sexton.schemas.errors.IssuerUnavailable: no answer: 503", True),
         ("sexton.schemas.errors.EnvironmentFault: not below its barrier", True),
         ("sexton.storage.errors.NoReply: no connection", True),
-        ("sexton.storage.errors.UncleanReply: 1 of 2 keys", False),
+        ("sexton.storage.errors.StoreRefused: the store refused to look: NoSuchBucket", False),
         ("sexton.schemas.errors.InvalidSettings: SEXTON_X", False),
     ],
 )

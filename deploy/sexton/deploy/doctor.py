@@ -166,14 +166,21 @@ def _store(settings: Settings) -> str:
 
 
 def _bucket(settings: Settings, bucket: str) -> str:
-    from sexton.storage import BatchDeleter
+    from sexton.storage import HINTS, BatchDeleter
 
     store = _object_store(settings)
     key = f"sexton-doctor/{secrets.token_hex(8)}"
     next(store.list_keys(bucket, "sexton-doctor/"), None)
     store.put(bucket, key, b"")
     with BatchDeleter(store.settings) as deleter:
-        deleter.delete(bucket, [key])
+        deleted = deleter.delete_all(bucket, [key]).result()
+        if not deleted.clean:
+            state = deleted.state(0)
+            raise EnvironmentFault(
+                f"the deletion of an object is not confirmed: status={state.status} "
+                f"request_id={deleted.request_id or '-'}: {bucket}/{key}: {state}",
+                hint=HINTS.get(state.code),
+            )
         if store.exists(bucket, key):
             raise EnvironmentFault(f"an object is still there after its deletion: {bucket}/{key}")
         return f"list, put and delete work; {deleter.probe(bucket).told()}"

@@ -17,9 +17,9 @@ from sexton.storage.calls import (
     VersionMark,
     VersionSlice,
 )
-from sexton.storage.deleter import READY, BatchDeleter, BatchReply, open_deleter
+from sexton.storage.deleter import READY, BatchDeleter, open_deleter
 from sexton.storage.erasing import ErasedSlice, erase_slice
-from sexton.storage.errors import InvalidBatch, KeyProblem, NoReply, StoreRefused, UncleanReply
+from sexton.storage.errors import HINTS, InvalidBatch, NoReply, StoreRefused
 from sexton.storage.errors_table import TABLE, Row, Scope, table_markdown
 from sexton.storage.objects import ObjectStore
 from sexton.storage.settings import StoreSettings
@@ -28,6 +28,7 @@ from sexton.storage.states import BatchResult, Delete, Effect, ErrorClass, KeySt
 from sexton.storage.xml_body import MAX_KEY_BYTES, MAX_KEYS, xml_unsafe
 
 __all__ = [
+    "HINTS",
     "MAX_KEYS",
     "MAX_KEY_BYTES",
     "READY",
@@ -36,7 +37,6 @@ __all__ = [
     "Abilities",
     "Ability",
     "BatchDeleter",
-    "BatchReply",
     "BatchResult",
     "Calls",
     "CredentialsUnavailable",
@@ -45,7 +45,6 @@ __all__ = [
     "ErasedSlice",
     "ErrorClass",
     "InvalidBatch",
-    "KeyProblem",
     "KeyState",
     "Kind",
     "Listed",
@@ -59,7 +58,6 @@ __all__ = [
     "Spelling",
     "StoreRefused",
     "StoreSettings",
-    "UncleanReply",
     "VersionMark",
     "VersionSlice",
     "Versioning",

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
-from sexton.storage.errors import NoReply, StoreRefused
-from sexton.storage.reply import HINTS, child_text, local_name, parsed
+from sexton.storage.errors import HINTS, NoReply, StoreRefused
+from sexton.storage.reply import child_text, local_name, parsed
 from sexton.storage.signing import CREDENTIAL_CODES, RequestSigner
 from sexton.storage.wire import RawReply, Wire, retry_after
 

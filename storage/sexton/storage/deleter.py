@@ -1,17 +1,15 @@
 """DeleteObjects, the hot path: hand-built bodies, signed and sent once, replies accounted for key by key.
 
 `delete_all` tells the state of every key and decides nothing about repeating: what failed, or may have
-failed, is the caller's. `submit` is the same call for who wants all or an exception.
+failed, is the caller's.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import TypeVar
@@ -22,32 +20,17 @@ from sexton.storage.batches import Batches
 from sexton.storage.calls import Calls
 from sexton.storage.planning import Plan, make_plan, plain_body
 from sexton.storage.probes import look_up, probe_store
-from sexton.storage.reply import check_reply
 from sexton.storage.settings import StoreSettings
 from sexton.storage.signing import RequestSigner
 from sexton.storage.states import BatchResult, Delete, merge_results
 from sexton.storage.wire import Wire
-from sexton.storage.xml_body import DeleteBody, build_body
 
-__all__ = ["READY", "BatchDeleter", "BatchReply", "open_deleter"]
+__all__ = ["READY", "BatchDeleter", "open_deleter"]
 
 T = TypeVar("T")
 
 READY = 2
 """Requests that may wait, with their bodies built, for a sender: its next one never waits for its caller."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchReply:
-    """A reply that was clean in every key: `keys` of them are gone from `bucket`.
-
-    `request_id` is the store's (empty when it gives none), `seconds` the time from signing to the last byte.
-    """
-
-    bucket: str
-    keys: int
-    request_id: str
-    seconds: float
 
 
 class BatchDeleter:
@@ -84,19 +67,6 @@ class BatchDeleter:
                 lambda: self._batches.delete(bucket, items, plain, abilities, bypass_governance)
             )
         return self._delete_planned(bucket, make_plan(items, abilities), abilities, bypass_governance)
-
-    def submit(self, bucket: str, keys: Sequence[str]) -> Future[BatchReply]:
-        """Delete 1 to 1000 distinct keys of a bucket; wait while as many requests are out as may be.
-
-        Raises InvalidBatch at once. The future raises UncleanReply when not every key is known to be gone,
-        NoReply or StoreUnavailable when there was no answer; `effect_unknown` tells what must be looked at.
-        """
-        body = build_body(keys)
-        return self._launch(lambda: self._send(bucket, body))
-
-    def delete(self, bucket: str, keys: Sequence[str]) -> BatchReply:
-        """Delete 1 to 1000 distinct keys and return the clean reply; raises what `submit` does."""
-        return self.submit(bucket, keys).result()
 
     def probe(self, bucket: str, under: str = "") -> Abilities:
         """Return what the bucket's store can do, tried once in this process (some 80 small requests).
@@ -178,13 +148,6 @@ class BatchDeleter:
                 self._launch(partial(self._batches.delete_one, bucket, item, abilities, bypass_governance)),
             )
         return gathering.close()
-
-    def _send(self, bucket: str, body: DeleteBody) -> BatchReply:
-        # Signed by the sender, not by the caller: a signature that waits for a free connection grows old.
-        started = time.monotonic()
-        reply = self._wire.exchange(bucket, self._signer.request(bucket, body.data))
-        check_reply(bucket, body, reply)
-        return BatchReply(bucket, body.count, reply.request_id, time.monotonic() - started)
 
     def _unprobed(self, bucket: str) -> Abilities:
         found = self._defaults.get(bucket)

@@ -7,41 +7,17 @@ repeat the keys as they were sent, which one scan shows. Only what does not matc
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from xml.etree import ElementTree
-from xml.sax.saxutils import unescape
 
-from sexton.storage.errors import KeyProblem, UncleanReply
 from sexton.storage.wire import RawReply
 from sexton.storage.xml_body import DeleteBody
 
-__all__ = [
-    "HINTS",
-    "SHOWN_PROBLEMS",
-    "RawReply",
-    "check_reply",
-    "child_text",
-    "is_clean",
-    "local_name",
-    "parsed",
-    "scan_errors",
-]
-
-SHOWN_PROBLEMS = 5
-"""Keys that an UncleanReply lists; the rest is counted."""
+__all__ = ["child_text", "is_clean", "local_name", "parsed", "scan_errors"]
 
 _DELETED_KEY = re.compile(rb"<Deleted>\s*<Key>([^<]*)</Key>")
 _ERROR = re.compile(rb"<Error>.*?</Error>", re.DOTALL)
 _KEY = re.compile(rb"<Key>([^<]*)</Key>")
 _DELETED = (b"<Deleted><Key>", b"</Key></Deleted>")
-HINTS = {
-    "SignatureDoesNotMatch": "the secret key is not the one that the store knows for this access key",
-    "InvalidAccessKeyId": "the store does not know this access key",
-    "AuthorizationHeaderMalformed": "the bucket is in another region: set SEXTON_S3_REGION",
-    "PermanentRedirect": "the bucket is in another region: set SEXTON_S3_REGION",
-    "RequestTimeTooSkewed": "the clock of this machine is wrong",
-    "ExpiredToken": "the credentials have expired",
-}
 
 
 def is_clean(sent: DeleteBody, reply: RawReply) -> bool:
@@ -88,12 +64,6 @@ def scan_errors(sent: DeleteBody, reply: RawReply) -> dict[int, tuple[str, str]]
     return found
 
 
-def check_reply(bucket: str, sent: DeleteBody, reply: RawReply) -> None:
-    """Return when the reply is clean in every key; raise UncleanReply when it is not."""
-    if not is_clean(sent, reply):
-        _check_parsed(bucket, sent, reply)
-
-
 def _repeats(sent: DeleteBody, body: bytes) -> bool:
     """Tell whether the entries of a reply are exactly the keys as they were sent, in order and nothing else.
 
@@ -106,62 +76,6 @@ def _repeats(sent: DeleteBody, body: bytes) -> bool:
         return False
     around = body[:start] + body[start + len(entries) :]
     return b"<Deleted" not in around and b"<Error" not in around
-
-
-def _check_parsed(bucket: str, sent: DeleteBody, reply: RawReply) -> None:
-    root = parsed(reply.body)
-    if reply.status != 200 or root is None or local_name(root) != "DeleteResult":
-        raise _refused_whole(bucket, reply, root)
-    keys = [unescape(escaped.decode()) for escaped in sent.escaped]
-    problems = _problems(keys, root)
-    if problems:
-        raise UncleanReply(
-            f"{len(problems)} problems with {len(keys)} keys: "
-            + ", ".join(str(problem) for problem in problems[:SHOWN_PROBLEMS]),
-            bucket=bucket,
-            status=reply.status,
-            request_id=reply.request_id,
-            problems=tuple(problems[:SHOWN_PROBLEMS]),
-            problem_count=len(problems),
-        )
-
-
-def _problems(keys: Sequence[str], root: ElementTree.Element) -> list[KeyProblem]:
-    deleted: set[str] = set()
-    failed: dict[str, KeyProblem] = {}
-    for entry in root:
-        key = child_text(entry, "Key")
-        if local_name(entry) == "Deleted":
-            deleted.add(key)
-        elif local_name(entry) == "Error":
-            failed[key] = KeyProblem(key, child_text(entry, "Code") or "Error", child_text(entry, "Message"))
-    asked = set(keys)
-    missing = [key for key in keys if key not in deleted and key not in failed]
-    strangers = sorted(deleted - asked)
-    return [
-        *failed.values(),
-        *(KeyProblem(key, "MissingFromReply") for key in missing),
-        *(KeyProblem(key, "NotAskedFor") for key in strangers),
-    ]
-
-
-def _refused_whole(bucket: str, reply: RawReply, root: ElementTree.Element | None) -> UncleanReply:
-    code = child_text(root, "Code") if root is not None else ""
-    message = child_text(root, "Message") if root is not None else ""
-    if code:
-        what = f"{code} {message}".strip()
-    elif not reply.body:
-        what = "the body is empty"
-    else:
-        what = f"the body is no DeleteResult: {reply.body[:80]!r}"
-    return UncleanReply(
-        what,
-        bucket=bucket,
-        status=reply.status,
-        code=code,
-        request_id=reply.request_id,
-        hint=HINTS.get(code),
-    )
 
 
 def parsed(body: bytes) -> ElementTree.Element | None:

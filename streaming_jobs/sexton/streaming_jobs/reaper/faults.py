@@ -37,7 +37,7 @@ def fault_of(error: BaseException) -> SextonError | None:
 
     The last line of a worker's traceback is `module.Class: message`. It is searched for line by line: a
     regular expression over a long traceback overflows the stack of the stream's thread. A fault of the
-    environment comes back as EnvironmentFault, anything else of ours (an unclean reply too) as SextonError.
+    environment comes back as EnvironmentFault, anything else of ours as SextonError.
     """
     if isinstance(error, SextonError):
         return error
@@ -46,6 +46,5 @@ def fault_of(error: BaseException) -> SextonError | None:
         module, _, name = path.rpartition(".")
         found = getattr(_MODULES.get(module), name, None)
         if isinstance(found, type) and issubclass(found, SextonError):
-            holds = issubclass(found, EnvironmentFault) and found is not store_errors.UncleanReply
-            return EnvironmentFault(message) if holds else SextonError(message)
+            return EnvironmentFault(message) if issubclass(found, EnvironmentFault) else SextonError(message)
     return None
