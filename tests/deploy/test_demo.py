@@ -74,7 +74,8 @@ class Planter:
 
     def vanish(self, key: str) -> None:
         """Delete behind the back of everything."""
-        open_deleter(StoreSettings.of(self.chain.settings)).delete(self.chain.bucket, [key])
+        deleter = open_deleter(StoreSettings.of(self.chain.settings))
+        assert deleter.delete_all(self.chain.bucket, [key]).result().clean
 
 
 def test_demo_story_holds_and_each_check_can_fail(chain: Chain, store: ObjectStore) -> None:

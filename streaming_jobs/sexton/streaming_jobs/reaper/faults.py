@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from py4j.protocol import Py4JNetworkError
 
-from sexton.schemas import errors
 from sexton.schemas.errors import EnvironmentFault, SextonError
-from sexton.storage import errors as store_errors
 
 __all__ = ["QueryFailed", "fault_of", "query_failed"]
 
 _LONGEST = 500
 _HINT = "docs/operating.md, 'When it stops, or waits'"
-_MODULES = {module.__name__: module for module in (errors, store_errors)}
 
 
 class QueryFailed(SextonError):
@@ -41,10 +40,17 @@ def fault_of(error: BaseException) -> SextonError | None:
     """
     if isinstance(error, SextonError):
         return error
+    # Whatever a worker may raise, the driver has imported, too: it made the task.
+    ours = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in _kinds(SextonError)}
     for line in reversed(str(error).splitlines()):
         path, _, message = line.strip().partition(": ")
-        module, _, name = path.rpartition(".")
-        found = getattr(_MODULES.get(module), name, None)
-        if isinstance(found, type) and issubclass(found, SextonError):
+        found = ours.get(path)
+        if found is not None:
             return EnvironmentFault(message) if issubclass(found, EnvironmentFault) else SextonError(message)
     return None
+
+
+def _kinds(base: type[SextonError]) -> Iterator[type[SextonError]]:
+    yield base
+    for kind in base.__subclasses__():
+        yield from _kinds(kind)
