@@ -117,7 +117,9 @@ def _announce(service: Service, server: Any, listener: socket.socket, scheme: st
     def announce() -> None:
         try:
             if service.wait_ready():
-                print(f"issuer ready: {url}", file=sys.stderr, flush=True)
+                # One write: print makes two, and a log line of another thread can come between.
+                sys.stderr.write(f"issuer ready: {url}\n")
+                sys.stderr.flush()
         except SextonError as error:
             refused.append(error)
             server.should_exit = True

@@ -111,7 +111,9 @@ class Progress:
     def _print(self, line: dict[str, Any]) -> None:
         line = {"at": round(self.clock(), 3), **line}
         text = _for_people(line) if self.out.isatty() else json.dumps(line)
-        print(text, file=self.out, flush=True)
+        # One write: print makes two, and the line of another thread can come between.
+        self.out.write(f"{text}\n")
+        self.out.flush()
 
 
 def _for_people(line: dict[str, Any]) -> str:
