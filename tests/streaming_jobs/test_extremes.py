@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from tests.support.chain import Chain
-from tests.support.crashes import (
-    GONE,
-    PROMISE,
-    end_before_receipts,
-    folded,
-    markers,
-    partly,
-    promised,
-    unchanged,
-)
+from tests.support.crashes import end_before_receipts, markers
+from tests.support.intents import GONE, PROMISE, folded, outcome, promised, unchanged
+from tests.support.replies import SLOW_DOWN, partly
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 from tests.support.s3_state import etag_of
 
-from sexton.deploy.local import LocalStack
 from sexton.schemas import events, records
 from sexton.schemas.events import DeleteMode
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
 UNTIL = datetime(2099, 1, 2, 3, 4, 5, tzinfo=UTC)
-SLOW_DOWN = Reply(503, b"<Error><Code>SlowDown</Code><Message>busy</Message></Error>")
-
-
-@pytest.fixture
-def s3(stack: LocalStack) -> Iterator[S3Recorder]:
-    """A recording S3 server that knows the stack's credentials."""
-    with S3Recorder(stack.env["AWS_ACCESS_KEY_ID"], stack.env["AWS_SECRET_ACCESS_KEY"]) as server:
-        yield server
 
 
 def erase(chain: Chain, key: str, version: str, *, bypass: bool = False) -> events.DeletionIntent:
@@ -45,12 +28,6 @@ def erase(chain: Chain, key: str, version: str, *, bypass: bool = False) -> even
     )
     guard = events.UnchangedGuard((events.KeyCondition(key, version_id=version),))
     return chain.intent("t", None, (), guards=(*PROMISE, guard), action=action)
-
-
-def outcome(chain: Chain, intent: events.DeletionIntent) -> events.Outcome:
-    """The only outcome of an intent."""
-    (found,) = [each for each in chain.outcomes() if each.intent_id == intent.intent_id]
-    return found
 
 
 def lock(s3: S3Recorder, key: str, mode: str, *, hold: bool = False) -> str:
@@ -72,8 +49,8 @@ def test_locked_versions_are_refused_with_the_date(chain: Chain, s3: S3Recorder)
     chain.reap(s3_endpoint_url=s3.url)
 
     assert folded(chain, kept, held) == ["refused", "refused"]
-    assert "2099-01-02" in outcome(chain, kept).exceptions[0].detail
-    assert "legal hold" in outcome(chain, held).exceptions[0].detail
+    assert "2099-01-02" in outcome(chain, kept.intent_id).exceptions[0].detail
+    assert "legal hold" in outcome(chain, held.intent_id).exceptions[0].detail
     assert (chain.dead_letters(), chain.deferred()) == ([], [])
     assert sorted(s3.objects("bucket")) == ["held", "kept"]
 
@@ -124,7 +101,7 @@ def test_x_6_a_busy_listing_is_no_success(chain: Chain, s3: S3Recorder) -> None:
     chain.reap(s3_endpoint_url=s3.url, reaper_defer_delays_s=(0.001,))
 
     assert (folded(chain, intent), s3.versions("bucket", "a")) == ([GONE], [])
-    assert outcome(chain, intent).effects == {"erased": 1}
+    assert outcome(chain, intent.intent_id).effects == {"erased": 1}
 
 
 @pytest.mark.parametrize("prefix", ["", "foo", "/", "fo"])

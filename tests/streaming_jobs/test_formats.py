@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 from tests.support.chain import Chain
+from tests.support.intents import PROMISE
 from tests.support.registry import SchemaRegistry
 from tests.support.versions import body, confluent, newer, with_field, with_guard, with_mode
 
@@ -15,8 +16,6 @@ from sexton.schemas.registry import Registry
 from sexton.storage import ObjectStore
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
-
-PROMISE = (events.PromiseGuard("drop"),)
 
 
 def promised(chain: Chain, *names: str) -> events.DeletionIntent:

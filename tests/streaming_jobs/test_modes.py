@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.support.chain import Chain, keys
-from tests.support.s3_recorder import Recorded, Reply, S3Recorder
+from tests.support.intents import PROMISE, outcome
+from tests.support.replies import SLOW_DOWN, on_deletes
+from tests.support.s3_recorder import S3Recorder
 from tests.support.s3_state import etag_of
 
-from sexton.deploy.local import LocalStack
 from sexton.schemas import events
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
-
-PROMISE = (events.PromiseGuard("drop"),)
-SLOW_DOWN = Reply(503, b"<Error><Code>SlowDown</Code><Message>busy</Message></Error>")
-
-
-@pytest.fixture
-def s3(stack: LocalStack) -> Iterator[S3Recorder]:
-    """A recording S3 server that knows the stack's credentials."""
-    with S3Recorder(stack.env["AWS_ACCESS_KEY_ID"], stack.env["AWS_SECRET_ACCESS_KEY"]) as server:
-        yield server
 
 
 def asked(chain: Chain, action: events.Action, *guards: events.Guard) -> str:
     """Emit an intent and return its id."""
     (intent_id,) = chain.emit(chain.intent("t", None, (), guards=guards or PROMISE, action=action))
     return intent_id
-
-
-def outcome(chain: Chain, intent_id: str) -> events.Outcome:
-    """The only outcome of an intent."""
-    (found,) = [o for o in chain.outcomes() if o.intent_id == intent_id]
-    return found
 
 
 def test_x_16_a_prefix_goes_in_slices_and_its_neighbours_stay(chain: Chain, s3: S3Recorder) -> None:
@@ -130,11 +114,7 @@ def test_x_12_a_condition_is_checked_by_the_store_or_refused(chain: Chain, s3: S
 def test_a_prefix_past_its_age_limit_says_what_is_left(chain: Chain, s3: S3Recorder) -> None:
     """X-19: held past the age limit a prefix is a dead letter if something is there, and waits unseen."""
     s3.create_bucket("bucket", {"foo/a": b""})
-
-    def script(request: Recorded) -> Reply | None:
-        return SLOW_DOWN if request.is_delete_objects and not request.is_probe else None
-
-    s3.script(script)
+    s3.script(on_deletes(lambda request: SLOW_DOWN))
     intent_id = asked(chain, events.DeletePrefix("bucket", "foo/"))
     given: dict[str, Any] = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.2, "reaper_age_limit_s": 0.01}
 

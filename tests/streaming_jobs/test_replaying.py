@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.chain import NEVER, Chain, forget_last_commit
-from tests.support.crashes import (
-    GONE,
-    end_before_receipts,
-    folded,
-    markers,
-    partly,
-    promised,
-    unchanged,
-)
+from tests.support.crashes import end_before_receipts, markers
+from tests.support.intents import GONE, folded, promised, unchanged
+from tests.support.replies import SLOW_DOWN, on_deletes, partly
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 from tests.support.s3_state import etag_of
 
-from sexton.deploy.local import LocalStack
 from sexton.schemas import events
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs import spark as session
@@ -31,20 +23,6 @@ from sexton.streaming_jobs.reaper.job import Reaper
 from sexton.streaming_jobs.reaper.stop import StopFlag
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
-
-SLOW_DOWN = Reply(503, b"<Error><Code>SlowDown</Code><Message>busy</Message></Error>")
-
-
-@pytest.fixture
-def s3(stack: LocalStack) -> Iterator[S3Recorder]:
-    """A recording S3 server that knows the stack's credentials."""
-    with S3Recorder(stack.env["AWS_ACCESS_KEY_ID"], stack.env["AWS_SECRET_ACCESS_KEY"]) as server:
-        yield server
-
-
-def on_deletes(answer: Callable[[Recorded], Reply | None]) -> Callable[[Recorded], Reply | None]:
-    """A script for the DeleteObjects requests that are no probes."""
-    return lambda request: answer(request) if request.is_delete_objects and not request.is_probe else None
 
 
 def commits(chain: Chain) -> list[str]:

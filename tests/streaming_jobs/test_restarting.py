@@ -5,59 +5,34 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
-from tests.streaming_jobs.test_running import Command, until
-from tests.streaming_jobs.test_starting import recreate
 from tests.support.chain import Chain
-from tests.support.crashes import (
-    GONE,
-    PROMISE,
-    end_before_receipts,
-    folded,
-    markers,
-    partly,
-    promised,
-    unchanged,
-)
+from tests.support.commands import Command
+from tests.support.crashes import end_before_receipts, markers
+from tests.support.intents import GONE, PROMISE, folded, promised, unchanged
+from tests.support.replies import SLOW_DOWN, on_deletes, partly
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 from tests.support.s3_state import etag_of
+from tests.support.topics import cut, recreate
+from tests.support.waits import until
 
-from sexton.deploy.local import Installation, LocalStack
 from sexton.schemas import events, records
 from sexton.schemas.errors import SextonError
 from sexton.streaming_jobs.reaper.checkpoint import Checkpoint, CheckpointRefused
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
-SLOW_DOWN = Reply(503, b"<Error><Code>SlowDown</Code><Message>busy</Message></Error>")
 NAMES = ["p1", "p2", "p3", "p4", "guarded", "plain"]
 
 
 @pytest.fixture
-def s3(stack: LocalStack) -> Iterator[S3Recorder]:
-    """A recording S3 server that knows the stack's credentials, with a versioned bucket."""
-    with S3Recorder(stack.env["AWS_ACCESS_KEY_ID"], stack.env["AWS_SECRET_ACCESS_KEY"]) as server:
-        server.create_bucket("bucket", dict.fromkeys([*NAMES, "stays"], b"x"), versioning="Enabled")
-        yield server
-
-
-@pytest.fixture
-def start(installation: Installation) -> Iterator[Callable[..., Command]]:
-    """Start reapers that do not outlive the test."""
-    started: list[Command] = []
-
-    def run(*arguments: str, **env: str) -> Command:
-        started.append(Command(installation, *arguments, **env))
-        return started[-1]
-
-    yield run
-    for command in started:
-        command.end()
+def s3(s3: S3Recorder) -> S3Recorder:
+    """The recorder with a versioned bucket."""
+    s3.create_bucket("bucket", dict.fromkeys([*NAMES, "stays"], b"x"), versioning="Enabled")
+    return s3
 
 
 def family(pid: int) -> dict[int, str]:
@@ -150,7 +125,7 @@ def test_kill_9_between_sink_and_commit_converges(
     chain.emit(first, partition=0)
     chain.emit(second, partition=1)
     late = Reply(drop=True, delay_s=30, act_first=True)
-    s3.script(lambda r: late if r.is_delete_objects and r.bucket == "slow" and not r.is_probe else None)
+    s3.script(on_deletes(lambda r: late if r.bucket == "slow" else None))
     command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
     until(chain.outcomes)
 
@@ -174,7 +149,7 @@ def test_a_task_that_fails_in_the_middle_is_run_again(
     intents = [promised(chain, "plain"), unchanged(chain, "again", etag_of(b"first"), bucket="flat")]
     chain.emit(*intents)
     late = Reply(drop=True, delay_s=3, act_first=True)
-    s3.script(lambda r: late if r.is_delete_objects and not r.is_probe else None)
+    s3.script(on_deletes(lambda r: late))
     command = start("--once", SEXTON_S3_ENDPOINT_URL=s3.url, SEXTON_REAPER_CORES="2,3")
     until(lambda: "plain" not in s3.objects("bucket") and not s3.objects("flat"))
     s3.script(None)
@@ -248,11 +223,7 @@ def test_a_waiting_room_that_was_created_again_is_refused(chain: Chain, s3: S3Re
 def test_a_waiting_room_that_retention_has_cut_is_refused(chain: Chain, s3: S3Recorder) -> None:
     """F-9: what was removed while it waited is named, though nothing of it was ever due."""
     held(chain, s3, promised(chain, "p1"), promised(chain, "p2"))
-    admin = AdminClient(chain.settings.kafka())
-    admin.list_topics(timeout=10)  # else the client library may never send what follows
-    place = TopicPartition(chain.settings.topic(records.DEFERRED), 0, 1)
-    for future in admin.delete_records([place], operation_timeout=10, request_timeout=15).values():
-        future.result(20)
+    cut(chain, records.DEFERRED, 1)
 
     with pytest.raises(CheckpointRefused, match=r"deferred.*partition 0, offsets 0 to 0"):
         chain.reap(s3_endpoint_url=s3.url)

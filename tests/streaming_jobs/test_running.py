@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
@@ -10,17 +9,21 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.chain import Chain
+from tests.support.commands import Command
+from tests.support.intents import PROMISE, promised
+from tests.support.replies import on_deletes
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
+from tests.support.waits import until
 
 import sexton.streaming_jobs.submit
-from sexton.deploy.local import Installation, LocalStack
-from sexton.schemas import events, records
+from sexton.deploy.local import Installation
+from sexton.schemas import records
 from sexton.schemas.errors import SextonError
 from sexton.storage import ObjectStore
 from sexton.streaming_jobs.reaper.faults import QueryFailed
@@ -29,80 +32,12 @@ from sexton.streaming_jobs.spark import connector_jars
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
-PROMISE = (events.PromiseGuard("drop"),)
-
 
 @pytest.fixture
-def s3(stack: LocalStack) -> Iterator[S3Recorder]:
-    """A recording S3 server that knows the stack's credentials."""
-    with S3Recorder(stack.env["AWS_ACCESS_KEY_ID"], stack.env["AWS_SECRET_ACCESS_KEY"]) as server:
-        server.create_bucket("bucket", {"a": b"", "b": b""})
-        yield server
-
-
-def promised(chain: Chain, *names: str) -> events.DeletionIntent:
-    """An intent that needs no generation, on the recording server's bucket."""
-    return chain.intent("t", None, (), guards=PROMISE, action=events.DeleteObjects("bucket", (names,)))
-
-
-class Command:
-    """A reaper process; its stderr is collected."""
-
-    def __init__(self, installation: Installation, *arguments: str, **env: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "sexton.deploy.main", "reaper", "run", *arguments],
-            env={**installation.environment, **env},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        self.lines.extend(iter(self.process.stderr.readline, ""))
-
-    def wait(self, timeout: float = 90) -> int:
-        """Wait for the end and return the exit code."""
-        code = self.process.wait(timeout)
-        self._reader.join(10)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-        return code
-
-    def end(self) -> None:
-        """Kill it if it still runs."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.wait()
-
-    def events(self, name: str) -> list[dict[str, Any]]:
-        """The JSON lines of one kind that it has printed."""
-        parsed = [json.loads(line) for line in self.lines if line.startswith("{")]
-        return [line for line in parsed if line["event"] == name]
-
-
-@pytest.fixture
-def start(installation: Installation) -> Iterator[Callable[..., Command]]:
-    """Start reapers that do not outlive the test."""
-    started: list[Command] = []
-
-    def run(*arguments: str, **env: str) -> Command:
-        started.append(Command(installation, *arguments, **env))
-        return started[-1]
-
-    yield run
-    for command in started:
-        command.end()
-
-
-def until(what: Callable[[], Any], seconds: float = 60) -> None:
-    """Wait for something to become true."""
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not become true"
-        time.sleep(0.05)
+def s3(s3: S3Recorder) -> S3Recorder:
+    """The recorder with a bucket of two objects."""
+    s3.create_bucket("bucket", {"a": b"", "b": b""})
+    return s3
 
 
 def test_command_works_off_what_is_there(
@@ -150,19 +85,20 @@ def test_x_14_sigterm_ends_it_between_micro_batches(
     chain: Chain, s3: S3Recorder, start: Callable[..., Command]
 ) -> None:
     """X-14: a stop while the store answers slowly lets the micro-batch settle; exit code 0."""
-    reached = threading.Event()
+    reached, told = threading.Event(), threading.Event()
 
     def slowly(request: Recorded) -> None:
-        if request.is_delete_objects:
-            reached.set()
-            time.sleep(3)
+        reached.set()
+        told.wait(20)
+        time.sleep(1)  # it has time to end too early
 
-    s3.script(slowly)
+    s3.script(on_deletes(slowly))
     (asked,) = chain.emit(promised(chain, "a"))
     command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
     assert reached.wait(60)
 
     command.process.send_signal(signal.SIGTERM)
+    told.set()
 
     assert command.wait(20) == 0, "".join(command.lines)
     assert chain.words() == {asked: "deleted"}

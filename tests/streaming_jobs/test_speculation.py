@@ -13,11 +13,12 @@ from pathlib import Path
 import pyspark
 import pytest
 from tests.support.chain import Chain
-from tests.support.crashes import GONE, folded, markers, promised
+from tests.support.crashes import markers
+from tests.support.intents import GONE, folded, promised
 from tests.support.s3_recorder import Recorded, S3Recorder
 
 import sexton.streaming_jobs.submit
-from sexton.deploy.local import Installation, LocalStack
+from sexton.deploy.local import Installation
 from sexton.streaming_jobs.spark import connector_jars
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -27,11 +28,10 @@ NAMES = ["k0", "k1", "k2", "slow"]
 
 
 @pytest.fixture
-def s3(stack: LocalStack) -> Iterator[S3Recorder]:
-    """A recording S3 server that knows the stack's credentials."""
-    with S3Recorder(stack.env["AWS_ACCESS_KEY_ID"], stack.env["AWS_SECRET_ACCESS_KEY"]) as server:
-        server.create_bucket("bucket", dict.fromkeys(NAMES, b"x"), versioning="Enabled")
-        yield server
+def s3(s3: S3Recorder) -> S3Recorder:
+    """The recorder with a versioned bucket."""
+    s3.create_bucket("bucket", dict.fromkeys(NAMES, b"x"), versioning="Enabled")
+    return s3
 
 
 @pytest.fixture

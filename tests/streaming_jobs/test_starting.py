@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from tests.conftest import Cli
 from tests.support.chain import Chain, keys, messages
+from tests.support.intents import PROMISE
+from tests.support.topics import cut, recreate
 
 from sexton.issuer.client import BarrierAnswer
 from sexton.schemas import events, records
 from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import SextonError
-from sexton.schemas.topics import TOPICS, config_for
+from sexton.schemas.topics import TOPICS
 from sexton.storage import ObjectStore
 from sexton.streaming_jobs.reaper.checkpoint import Binding, CheckpointRefused, check_binding, parse_offsets
 from sexton.streaming_jobs.reaper.dry_run import dry_run, word_of
 from sexton.streaming_jobs.reaper.lock import CheckpointLock, CheckpointLocked
 from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
 
-PROMISE = (events.PromiseGuard("drop"),)
 real = pytest.mark.real
 spark_ = pytest.mark.spark
-
-
-def recreate(chain: Chain, topic: str) -> None:
-    """Delete a topic and create it again under its name, as a hurried operator does."""
-    name = chain.settings.topic(topic)
-    admin = AdminClient(chain.settings.kafka())
-    admin.delete_topics([name], operation_timeout=20)[name].result(20)
-    need = next(need for need in TOPICS if need.name == topic)
-    made = NewTopic(name, num_partitions=4, replication_factor=1, config=config_for(need, 1))
-    cluster, deadline = Cluster(chain.settings), time.monotonic() + 30
-    while not cluster.topics([name]):
-        assert time.monotonic() < deadline
-        with suppress(KafkaException):  # the old one is not gone yet, or the new one is there already
-            admin.create_topics([made], operation_timeout=20)[name].result(20)
-        time.sleep(0.2)
 
 
 def tree(root: Path) -> dict[str, str]:
@@ -73,11 +54,7 @@ def test_f_9_intents_lost_to_retention_are_named(chain: Chain) -> None:
     chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
     chain.reap()
     chain.emit(*(chain.intent("t", None, [f"k{i}"], guards=PROMISE) for i in range(5)))
-    place = TopicPartition(chain.settings.topic(records.INTENTS), 0, 4)
-    admin = AdminClient(chain.settings.kafka())
-    admin.list_topics(timeout=10)  # else the client library may never send what follows
-    for future in admin.delete_records([place], operation_timeout=10, request_timeout=15).values():
-        future.result(20)
+    cut(chain, records.INTENTS, 4)
 
     with pytest.raises(CheckpointRefused, match="partition 0, offsets 1 to 3"):
         chain.reap()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.support.chain import NEVER, Chain
-from tests.support.s3_recorder import Recorded, Reply, S3Recorder
+from tests.support.intents import promised
+from tests.support.replies import NO_BUCKET, SLOW_DOWN, on_bucket, on_deletes
+from tests.support.s3_recorder import Reply, S3Recorder
+from tests.support.waits import until
 
-from sexton.deploy.local import LocalStack
 from sexton.schemas import events, records
 from sexton.schemas.errors import SextonError
 from sexton.streaming_jobs.reaper.job import Reaper
@@ -19,31 +19,6 @@ from sexton.streaming_jobs.reaper.progress import Progress
 from sexton.streaming_jobs.reaper.stop import StopFlag
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
-
-PROMISE = (events.PromiseGuard("drop"),)
-SLOW_DOWN = Reply(503, b"<Error><Code>SlowDown</Code><Message>busy</Message></Error>")
-NO_BUCKET = Reply(404, b"<Error><Code>NoSuchBucket</Code><Message>gone</Message></Error>")
-
-
-@pytest.fixture
-def s3(stack: LocalStack) -> Iterator[S3Recorder]:
-    """A recording S3 server that knows the stack's credentials."""
-    with S3Recorder(stack.env["AWS_ACCESS_KEY_ID"], stack.env["AWS_SECRET_ACCESS_KEY"]) as server:
-        yield server
-
-
-def promised(chain: Chain, bucket: str, *names: str) -> events.DeletionIntent:
-    """An intent that needs no generation."""
-    return chain.intent("t", None, (), guards=PROMISE, action=events.DeleteObjects(bucket, (names,)))
-
-
-def bad(bucket: str, reply: Reply) -> object:
-    """A script that answers everything about a bucket in this way."""
-
-    def script(request: Recorded) -> Reply | None:
-        return reply if request.bucket == bucket else None
-
-    return script
 
 
 @pytest.mark.parametrize("reply", [SLOW_DOWN, NO_BUCKET], ids=["only 503", "no such bucket"])
@@ -53,9 +28,11 @@ def test_x_7_x_13_a_bad_bucket_holds_its_own_intents_and_they_come_back(
     """X-7, X-13: others are done at once, its own wait with their first position; then they are done too."""
     s3.create_bucket("bad", {"a": b"", "b": b""})
     s3.create_bucket("good", {"c": b""})
-    s3.script(bad("bad", reply))  # type: ignore[arg-type]
+    s3.script(on_bucket("bad", reply))
     first, second, third = chain.emit(
-        promised(chain, "bad", "a"), promised(chain, "bad", "b"), promised(chain, "good", "c")
+        promised(chain, "a", bucket="bad"),
+        promised(chain, "b", bucket="bad"),
+        promised(chain, "c", bucket="good"),
     )
 
     counts = chain.reap(s3_endpoint_url=s3.url, reaper_patience_s=0.5, reaper_defer_delays_s=(3600.0,))
@@ -78,8 +55,8 @@ def test_x_7_x_13_a_bad_bucket_holds_its_own_intents_and_they_come_back(
 def test_delays_grow_and_nothing_is_rewritten_while_it_waits(chain: Chain, s3: S3Recorder) -> None:
     """Each failed attempt is one record in the next tier; what is not due is not touched."""
     s3.create_bucket("bad", {"a": b""})
-    s3.script(bad("bad", SLOW_DOWN))  # type: ignore[arg-type]
-    chain.emit(promised(chain, "bad", "a"))
+    s3.script(on_bucket("bad", SLOW_DOWN))
+    chain.emit(promised(chain, "a", bucket="bad"))
     slow: dict[str, Any] = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.2}
 
     chain.reap(**slow, reaper_defer_delays_s=(3600.0, 7200.0))
@@ -103,12 +80,8 @@ def test_x_19_past_the_age_limit_a_key_that_is_gone_is_no_dead_letter(
 ) -> None:
     """X-19: a 503 past the age limit: `absent` for what is gone, a dead letter for what is there."""
     s3.create_bucket("bad", {} if gone else {"a": b""})
-
-    def script(request: Recorded) -> Reply | None:
-        return SLOW_DOWN if request.is_delete_objects and not request.is_probe else None
-
-    s3.script(script)
-    (asked,) = chain.emit(promised(chain, "bad", "a"))
+    s3.script(on_deletes(lambda request: SLOW_DOWN))
+    (asked,) = chain.emit(promised(chain, "a", bucket="bad"))
     given: dict[str, Any] = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.2, "reaper_age_limit_s": 0.01}
 
     chain.reap(**given, reaper_defer_delays_s=(3600.0,))
@@ -127,7 +100,7 @@ def test_a_guarded_intent_is_judged_by_its_first_position_when_it_comes_back(
 ) -> None:
     """J-8: accepted before its successor was issued, it passes after an hour of waiting too."""
     s3.create_bucket("bad", {"a": b""})
-    s3.script(bad("bad", SLOW_DOWN))  # type: ignore[arg-type]
+    s3.script(on_bucket("bad", SLOW_DOWN))
     with chain.issuer() as issuer:
         old = issuer.attach("node-a", "tenant").generation
         (asked,) = chain.emit(chain.intent("tenant", old, (), action=events.DeleteObjects("bad", (("a",),))))
@@ -144,7 +117,7 @@ def test_a_guarded_intent_is_judged_by_its_first_position_when_it_comes_back(
 def test_garbage_in_the_waiting_room_is_a_dead_letter(chain: Chain, s3: S3Recorder) -> None:
     """What is no deferred intent becomes a dead letter with its raw bytes and place; neighbours go on."""
     s3.create_bucket("bucket", {"a": b""})
-    intent = promised(chain, "bucket", "a")
+    intent = promised(chain, "a")
     topic_id = chain.topic_id(records.INTENTS)
     good = events.DeferredIntent(
         events.Position(topic_id, 0, 0),
@@ -156,7 +129,7 @@ def test_garbage_in_the_waiting_room_is_a_dead_letter(chain: Chain, s3: S3Record
         None,
         chain.codec.encode(intent),
     )
-    chain.emit(promised(chain, "bucket", "x"))
+    chain.emit(promised(chain, "x"))
     chain.produce(b"garbage", chain.codec.encode(good), b"", partition=0, topic=records.DEFERRED)
 
     chain.reap(s3_endpoint_url=s3.url, reaper_defer_delays_s=(0.001,))
@@ -173,17 +146,17 @@ def test_barriers_carry_the_oldest_position_that_waits(chain: Chain, s3: S3Recor
     """History is kept for what waits: each barrier names the oldest first position without an outcome."""
     s3.create_bucket("bad", {"a": b""})
     s3.create_bucket("good", {"c": b""})
-    s3.script(bad("bad", SLOW_DOWN))  # type: ignore[arg-type]
+    s3.script(on_bucket("bad", SLOW_DOWN))
     slow: dict[str, Any] = {
         "s3_endpoint_url": s3.url,
         "reaper_patience_s": 0.2,
         "reaper_defer_delays_s": (3600.0,),
     }
-    chain.emit(promised(chain, "good", "c"))
+    chain.emit(promised(chain, "c", bucket="good"))
     chain.reap(**slow)
-    chain.emit(promised(chain, "bad", "a"), promised(chain, "good", "c"))
+    chain.emit(promised(chain, "a", bucket="bad"), promised(chain, "c", bucket="good"))
     chain.reap(**slow)
-    chain.emit(promised(chain, "good", "c"))
+    chain.emit(promised(chain, "c", bucket="good"))
     chain.reap(**slow)
 
     barriers = [e for e in chain.generation_events() if isinstance(e, events.Barrier)]
@@ -195,7 +168,7 @@ def test_what_is_held_comes_back_while_the_reaper_runs(chain: Chain, s3: S3Recor
     """A running reaper brings held intents back by itself, beside new ones."""
     s3.create_bucket("bad", {"a": b""})
     s3.create_bucket("good", {"b": b""})
-    s3.script(bad("bad", NO_BUCKET))  # type: ignore[arg-type]
+    s3.script(on_bucket("bad", NO_BUCKET))
     stop = StopFlag(NEVER, lambda: None)
     settings = chain.settings.model_copy(
         update={"s3_endpoint_url": s3.url, "reaper_patience_s": 0.3, "reaper_defer_delays_s": (1.0, 2.0)}
@@ -209,12 +182,12 @@ def test_what_is_held_comes_back_while_the_reaper_runs(chain: Chain, s3: S3Recor
         except SextonError as error:
             failures.append(error)
 
-    (held,) = chain.emit(promised(chain, "bad", "a"))
+    (held,) = chain.emit(promised(chain, "a", bucket="bad"))
     thread = threading.Thread(target=work)
     thread.start()
     try:
         until(lambda: len(chain.deferred()) >= 2)
-        (other,) = chain.emit(promised(chain, "good", "b"))
+        (other,) = chain.emit(promised(chain, "b", bucket="good"))
         until(lambda: other in chain.words())
         assert held not in chain.words()
         s3.script(None)
@@ -225,11 +198,3 @@ def test_what_is_held_comes_back_while_the_reaper_runs(chain: Chain, s3: S3Recor
 
     assert (failures, thread.is_alive()) == ([], False)
     assert chain.words() == {held: "deleted", other: "deleted"}
-
-
-def until(what: object, seconds: float = 60) -> None:
-    """Wait for something to hold."""
-    deadline = time.monotonic() + seconds
-    while not what():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.2)

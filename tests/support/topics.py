@@ -1,0 +1,38 @@
+"""What operators and retention do to topics under a reaper's feet."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from tests.support.chain import Chain
+
+from sexton.schemas.cluster import Cluster
+from sexton.schemas.topics import TOPICS, config_for
+
+
+def recreate(chain: Chain, topic: str) -> None:
+    """Delete a topic and create it again under its name, as a hurried operator does."""
+    name = chain.settings.topic(topic)
+    admin = AdminClient(chain.settings.kafka())
+    admin.delete_topics([name], operation_timeout=20)[name].result(20)
+    need = next(need for need in TOPICS if need.name == topic)
+    made = NewTopic(name, num_partitions=4, replication_factor=1, config=config_for(need, 1))
+    cluster, deadline = Cluster(chain.settings), time.monotonic() + 30
+    while not cluster.topics([name]):
+        assert time.monotonic() < deadline
+        with suppress(KafkaException):  # the old one is not gone yet, or the new one is there already
+            admin.create_topics([made], operation_timeout=20)[name].result(20)
+        time.sleep(0.2)
+
+
+def cut(chain: Chain, topic: str, offset: int) -> None:
+    """Remove what lies below an offset of the topic's first partition, as retention does."""
+    admin = AdminClient(chain.settings.kafka())
+    admin.list_topics(timeout=10)  # else the client library may never send what follows
+    place = TopicPartition(chain.settings.topic(topic), 0, offset)
+    for future in admin.delete_records([place], operation_timeout=10, request_timeout=15).values():
+        future.result(20)
