@@ -168,18 +168,19 @@ def test_x_4_exactly_the_failed_keys_are_sent_again(chain: Chain, s3: S3Recorder
     assert list(s3.objects("bucket")) == ["k8"]
 
 
-def test_x_6_a_store_that_is_busy_for_a_while_is_waited_for(chain: Chain, s3: S3Recorder) -> None:
+@pytest.mark.parametrize("keys", [10, 800])
+def test_x_6_a_store_that_is_busy_for_a_while_is_waited_for(chain: Chain, s3: S3Recorder, keys: int) -> None:
     """X-6: 20 times 503 SlowDown, then fine: one run settles all, nothing is lost or counted twice."""
-    names = [f"k{i}" for i in range(30)]
+    names = [f"k{i}" for i in range(3 * keys)]
     s3.create_bucket("bucket", dict.fromkeys(names, b""))
     s3.script(on_deletes(lambda request: SLOW_DOWN if len(s3.deletes()) < 20 else None))
-    intents = [promised(chain, *names[i : i + 10]) for i in range(0, 30, 10)]
+    intents = [promised(chain, *names[i : i + keys]) for i in range(0, 3 * keys, keys)]
     chain.emit(*intents)
 
     counts = chain.reap(s3_endpoint_url=s3.url)
 
     assert (folded(chain, *intents), s3.objects("bucket")) == ([GONE] * 3, {})
-    assert (counts.keys["deleted"], counts.intents) == (30, {"deleted": 3})
+    assert (counts.keys["deleted"], counts.intents) == (3 * keys, {"deleted": 3})
     assert (chain.dead_letters(), chain.deferred()) == ([], [])
 
 

@@ -121,3 +121,29 @@ def test_a_slow_task_is_not_speculated(
     assert len(chain.outcomes()) == 4
     assert sorted(key for request in s3.deletes() for key in request.keys) == NAMES
     assert markers(s3, "bucket", NAMES) == dict.fromkeys(NAMES, 1)
+
+
+def test_a_session_that_speculates_is_refused(installation: Installation) -> None:
+    """A session that this process had before cannot be changed: nothing is run in it."""
+    program = """
+from pyspark.sql import SparkSession
+from sexton.schemas.errors import InvalidSettings
+from sexton.schemas.settings import load
+from sexton.streaming_jobs.spark import open_session
+
+SparkSession.builder.master("local[1]").config("spark.speculation", "true").getOrCreate()
+try:
+    open_session(load(), "refused")
+except InvalidSettings as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=installation.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert "the Spark session of this process speculates" in done.stdout, done.stderr[-2000:]
