@@ -49,8 +49,8 @@ def work_of(issuer: Any) -> Work:
     )
 
 
-def records(count: int, tenants: int, size: int = 40) -> list[Record]:
-    """Intents of so many tenants in turns, each with one key of `size` characters."""
+def records(count: int, tenants: int, names: int = 1) -> list[Record]:
+    """Intents of so many tenants in turns, each with so many keys."""
     codec = Codec()
     found = []
     for number in range(count):
@@ -61,7 +61,7 @@ def records(count: int, tenants: int, size: int = 40) -> list[Record]:
             NOW,
             "test",
             (events.GenerationGuard(tenant, 1),),
-            events.DeleteObjects("bucket", (("k" * size,),)),
+            events.DeleteObjects("bucket", (tuple(f"key-{n:035d}" for n in range(names)),)),
         )
         found.append(Record(0, number, 0, None, codec.encode(intent)))
     return found
@@ -77,6 +77,20 @@ def test_pieces_keep_every_record_in_order() -> None:
     assert [record for piece in found for record in piece] == batch
     assert [len(piece) for piece in found] == [3, 3, 1]
     assert list(pieces(iter(()))) == []
+
+
+def test_the_first_question_goes_once_it_keeps_the_store_busy() -> None:
+    """Where each intent is another tenant's the first ones do not wait for thousands that follow."""
+    issuer = Issuer()
+    work = work_of(issuer)
+
+    take(work, iter(records(3_000, 3_000, names=100)))
+
+    assert len(issuer.asked) == 1
+    assert issuer.asked[0] < 300
+    assert len(settle(work)) == 3_000
+    assert sum(issuer.asked) == 3_000
+    assert len(issuer.asked) == 2
 
 
 @pytest.mark.parametrize("tenants", [1, 500, 20_000])

@@ -48,6 +48,8 @@ def open_session(settings: Settings, app: str, *, memory: str = "1g") -> SparkSe
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.python.worker.reuse", "true")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "2000")
+        # A task begins to send once its first batch is there, and goes on while the next is fetched.
+        .config("spark.sql.execution.arrow.maxBytesPerBatch", str(2 * 1024 * 1024))
         .config("spark.sql.streaming.numRecentProgressUpdates", "10")
     )
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit, whose own settings stand

@@ -35,6 +35,7 @@ __all__ = ["TaskPlan", "Work", "check_topic", "open_work", "pieces", "settle", "
 
 SUBJECTS_PER_CALL = 10_000
 DEFERRED = "deferred"
+_FIRST_KEYS = 10_000
 _INTENTS_PER_SUBJECT = 2
 _ASKING_SHARE = 0.25
 _PIECE_BYTES = 256 * 1024  # some 3,000 keys, decoded in a few milliseconds
@@ -86,6 +87,7 @@ class Work:
     asked: set[Subject] = field(default_factory=set)
     unasked: set[Subject] = field(default_factory=set)
     waiting: list[Decoded] = field(default_factory=list)
+    waiting_keys: int = 0
     settling: list[_Settling] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
@@ -170,6 +172,7 @@ def _work_off(work: Work, piece: list[Record]) -> None:
             new = [s for s in subjects(d.intent, partition_of(d)) if s not in work.asked]
             work.unasked.update(new)
             (work.waiting if new else known).append(d)
+            work.waiting_keys += key_count(d.intent.action) if new else 0
     _judge_and_execute(work, known)
     if _worth_asking(work):
         _judge_waiting(work)
@@ -178,9 +181,10 @@ def _work_off(work: Work, piece: list[Record]) -> None:
 def _worth_asking(work: Work) -> bool:
     """Tell whether the question is full, or lets many intents go, so that the store works meanwhile.
 
-    Many is several for each subject, and a share of all that went before: few questions in all.
+    The first one goes once it keeps the store busy. Later ones let several intents go for each subject, and a
+    share of all that went before: they are few.
     """
-    if len(work.unasked) >= SUBJECTS_PER_CALL:
+    if len(work.unasked) >= SUBJECTS_PER_CALL or (not work.asked and work.waiting_keys >= _FIRST_KEYS):
         return True
     went = len(work.settling) * _ASKING_SHARE
     return len(work.waiting) >= max(_INTENTS_PER_SUBJECT * len(work.unasked), went) > 0
@@ -192,7 +196,7 @@ def partition_of(decoded: Decoded) -> int:
 
 
 def _judge_waiting(work: Work) -> None:
-    waiting, work.waiting = work.waiting, []
+    waiting, work.waiting, work.waiting_keys = work.waiting, [], 0
     with work.counts.stage("judge"):
         _ask(work)
     _judge_and_execute(work, waiting)
