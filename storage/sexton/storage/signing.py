@@ -1,7 +1,7 @@
-"""Signed requests: botocore decides address, region and credentials, and signs.
+"""Signed requests: botocore decides address, region and credentials.
 
 The path is encoded here, once, and nothing in it is normalised: `a/../b`, `//` and a leading `/` are keys
-like any other, and botocore's signer for S3 leaves them alone too.
+like any other.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import time
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import botocore.session
-from botocore.auth import S3SigV4Auth
-from botocore.awsrequest import AWSPreparedRequest, AWSRequest, AWSResponse
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ParamValidationError
@@ -27,6 +27,7 @@ from botocore.exceptions import BotoCoreError, ParamValidationError
 from sexton.schemas.errors import InvalidSettings, StoreUnavailable
 from sexton.storage.errors import InvalidBatch
 from sexton.storage.settings import StoreSettings
+from sexton.storage.sigv4 import Signing, signed_headers
 
 __all__ = [
     "CREDENTIAL_CODES",
@@ -43,6 +44,7 @@ CREDENTIAL_CODES = ("ExpiredToken", "InvalidToken", "InvalidAccessKeyId", "Token
 """Codes by which a store says that these credentials are no longer, or not, good."""
 
 _RESOLVE_EVERY_S = 2.0
+_WITH_BODY = ("PUT", "POST")
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -54,14 +56,14 @@ class CredentialsUnavailable(StoreUnavailable):
 class BucketAddress:
     """Where the requests of one bucket go, and the scope of their signatures.
 
-    `url` is that of DeleteObjects. `base` is the part before a key's own slash, `path` its path.
+    `url` is that of DeleteObjects; `origin` and `path` are what comes before a key's own slash.
     """
 
     url: str
     region: str
     service: str
     user_agent: str
-    base: str
+    origin: str
     path: str
     host: str
 
@@ -149,14 +151,17 @@ class RequestSigner:
             ) from error
         if frozen is None:
             raise CredentialsUnavailable("no AWS credentials can be found", hint=_CREDENTIALS_HINT)
-        rest = "/" + quote(key, safe="/~") if key or not address.path else ""
-        pairs = "&".join([f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query])
-        url = f"{address.base}{rest}?{pairs}" if pairs else address.base + rest
-        request = AWSRequest(method=method, url=url, headers=dict(headers), data=body)
-        S3SigV4Auth(frozen, address.service, address.region).add_auth(request)
-        request.headers["Host"] = address.host
-        request.headers["User-Agent"] = address.user_agent
-        return request.prepare()
+        path = address.path + ("/" + quote(key, safe="/~") if key or not address.path else "")
+        pairs = "&".join(sorted([f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query]))
+        signing = Signing(frozen.access_key, frozen.secret_key, frozen.token, address.region, address.service)
+        sent: Any = signed_headers(
+            method, address.host, path, pairs, headers, body, signing, datetime.now(UTC)
+        )
+        sent["Host"], sent["User-Agent"] = address.host, address.user_agent
+        if body or method in _WITH_BODY:
+            sent["Content-Length"] = str(len(body))
+        url = f"{address.origin}{path}"
+        return AWSPreparedRequest(method, f"{url}?{pairs}" if pairs else url, sent, body, False)
 
     def _ask_botocore(self, bucket: str) -> BucketAddress:
         # A real call with a dummy key, taken off the line just before it is sent: so path or virtual-host
@@ -217,7 +222,7 @@ def _address(bucket: str, request: AWSPreparedRequest) -> BucketAddress:
         scope[1],
         scope[2],
         _header(request, "User-Agent"),
-        f"{url.scheme}://{url.netloc}{path}",
+        f"{url.scheme}://{url.netloc}",
         path,
         url.netloc.removesuffix(_DEFAULT_PORTS.get(url.scheme, "-")),
     )
