@@ -163,26 +163,24 @@ def result_of(execution: Execution, request_ids: Sequence[str]) -> Result:
         return result
     lane = execution.lane
     assert lane is not None
-    queued = sum(map(len, execution.phases))
-    if lane.fates:
-        _add_fates(execution, lane, result)
-    else:
-        result.counts[OutcomeWord.DELETED] = queued
-        if queued:
-            result.effects[lane.effect(execution.phases[0][0])] = queued
+    for items in execution.phases:
+        met = [item for item in items if item in lane.fates] if lane.fates else []
+        gone = [item for item in items if item not in lane.fates] if met else items
+        if gone:
+            result.counts[OutcomeWord.DELETED] += len(gone)
+            result.effects.update(lane.effects(gone))
+            result.unknown = result.unknown or bool(lane.fates)  # what waits as a whole is gone in part
+        _add_fates(met, lane, result)
     for refusal in execution.refused:
         _name(result, refusal.key, refusal.fate)
     _add_unqueued(execution, result)
     return result
 
 
-def _add_fates(execution: Execution, lane: Lane, result: Result) -> None:
-    for item, fate in execution.fates():
-        if fate is None:
-            result.counts[OutcomeWord.DELETED] += 1
-            result.effects[lane.effect(item)] += 1
-            result.unknown = True  # what waits as a whole is gone in part
-            continue
+def _add_fates(items: Sequence[Item], lane: Lane, result: Result) -> None:
+    """Count those that are not plainly gone, or that met trouble first."""
+    for item in items:
+        fate = lane.fates[item]
         result.unknown = result.unknown or fate.unknown or item in lane.sent_before
         if fate.word is None:
             result.held = fate

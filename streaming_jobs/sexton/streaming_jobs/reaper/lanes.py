@@ -176,6 +176,12 @@ class Lane:
             return "deleted"
         return "erased" if _erases(item) else "hidden"
 
+    def effects(self, items: Sequence[Item]) -> dict[str, int]:
+        """Return how many of these items go in which way; those that are none are left out."""
+        erased = sum(map(_erases, items)) if self.effect("") == "hidden" else 0
+        counts = {"erased": erased, self.effect(""): len(items) - erased}
+        return {effect: count for effect, count in counts.items() if count}
+
     @property
     def idle(self) -> bool:
         """Tell whether nothing is queued or under way."""
