@@ -165,10 +165,10 @@ def result_of(execution: Execution, request_ids: Sequence[str]) -> Result:
     assert lane is not None
     for items in execution.phases:
         met = [item for item in items if item in lane.fates] if lane.fates else []
-        gone = [item for item in items if item not in lane.fates] if met else items
-        if gone:
-            result.counts[OutcomeWord.DELETED] += len(gone)
-            result.effects.update(lane.effects(gone))
+        untroubled = [item for item in items if item not in lane.fates] if met else items
+        if untroubled:
+            result.counts[OutcomeWord.DELETED] += len(untroubled)
+            result.effects.update(lane.effects(untroubled))
             result.unknown = result.unknown or bool(lane.fates)  # what waits as a whole is gone in part
         _add_fates(met, lane, result)
     for refusal in execution.refused:
