@@ -18,7 +18,7 @@ from tests.support.execute_stage import (
 )
 
 from sexton.schemas.errors import EnvironmentFault
-from sexton.storage import KeyState, Kind, NoReply, StoreRefused, Versioning
+from sexton.storage import Effect, KeyState, Kind, NoReply, StoreRefused, Versioning
 
 
 def test_x_6_a_busy_store_is_waited_for_and_nothing_is_counted_twice() -> None:
@@ -33,19 +33,46 @@ def test_x_6_a_busy_store_is_waited_for_and_nothing_is_counted_twice() -> None:
 
 
 def test_x_6_a_store_that_takes_nothing_is_asked_with_few_keys() -> None:
-    """X-6: after two refusals ten keys ask whether it takes some again; then full requests go on."""
+    """X-6: after two refusals ten keys ask whether it takes some again; then requests grow to full ones."""
     store = Store(answer=lambda number, bucket, item: BUSY if number < 10 else None)
     names = [f"k{i:04d}" for i in range(2_500)]
 
     executor, results = run(store, *(execution(names[i : i + 500]) for i in range(0, 2_500, 500)))
 
     assert sizes(store)[:11] == [1000, 1000, *[10] * 9]
-    assert sizes(store)[11] >= 500
+    assert sizes(store)[11] == 20
+    assert max(sizes(store)[11:]) >= 500
     assert [words(result) for result in results] == [{"deleted": 500}] * 5
     assert store.objects["b"] == set()
     assert executor.keys_sent == sum(sizes(store))
     sent = [item for _, items in store.sent[10:] for item in items]
     assert sorted(map(str, sent)) == names  # once each, after the refusals
+
+
+def test_a_store_that_takes_small_requests_only_is_worked_off() -> None:
+    """A store that refuses more than 100 keys at a time gets requests that it takes, most of the time."""
+    store = Store()
+    store.answer = lambda number, bucket, item: BUSY if len(store.sent[number][1]) > 100 else None
+
+    _, (result,) = run(store, execution([f"k{i:04d}" for i in range(2_000)]))
+
+    assert words(result) == {"deleted": 2_000}
+    assert len(store.sent) < 100
+
+
+@pytest.mark.parametrize("versioning", list(Versioning))
+def test_x_13_a_bucket_that_is_busy_with_unknown_effect_is_held(versioning: Versioning) -> None:
+    """X-13: where each repeat is looked at first, patience ends too: a look is no progress."""
+    busy = KeyState(Kind.BUCKET, "ServiceUnavailable", "", 503, Effect.UNKNOWN)
+    store = Store(answer=lambda number, bucket, item: busy, versioning=versioning)
+
+    executor, (result,) = run(store, execution(["a", "b"]), patience_s=10.0)
+
+    assert result.held is not None
+    assert result.held.reason == "ServiceUnavailable"
+    assert result.unknown
+    assert executor.troubled() == {"b": "ServiceUnavailable"}
+    assert len(store.sent) < 40
 
 
 @pytest.mark.parametrize("state", [MISSING, BUSY, DENIED])

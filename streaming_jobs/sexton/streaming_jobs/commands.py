@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections import Counter
+from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated
 
@@ -94,6 +95,8 @@ def show_dry_run(settings: settings_module.Settings, output_format: OutputFormat
 
 def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
     """Run the streaming job in this process until it is done or stopped."""
+    from py4j.protocol import Py4JError
+
     from sexton.streaming_jobs.reaper.job import Reaper, jvm_pid
     from sexton.streaming_jobs.reaper.progress import serve_metrics
     from sexton.streaming_jobs.reaper.stop import StopFlag
@@ -112,4 +115,7 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
     try:
         Reaper(settings, spark, stop, once=once, metrics_port=port).run()
     finally:
-        spark.stop()
+        # A signal to the whole process group ends the JVM, too: what is gone needs no stop, and what the
+        # reaper raised is what has to be told.
+        with suppress(OSError, Py4JError):
+            spark.stop()

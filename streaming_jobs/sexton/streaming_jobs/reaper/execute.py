@@ -221,6 +221,7 @@ class Executor:
         self.retried += len(batch.items) if batch.again else 0
         lane.out += 1
         self._out += 1
+        batch.probed = lane.probed
         future = self.deleter.delete_all(lane.bucket, batch.items, bypass_governance=lane.bypass)
         future.add_done_callback(
             lambda done: self._done.put(lambda: self._replied(lane, batch, number, done.result()))

@@ -41,12 +41,16 @@ Item = str | Delete | EraseAll
 
 @dataclass(slots=True)
 class Batch:
-    """One request: up to 1,000 items of a bucket, for the intents of `users`; `again` when sent before."""
+    """One request: up to 1,000 items of a bucket, for the intents of `users`; `again` when sent before.
+
+    `probed` tells whether the store had been tried when it was sent.
+    """
 
     items: Sequence[str | Delete]
     users: Sequence[Execution] = ()
     due: float = 0.0
     again: bool = False
+    probed: bool = False
 
 
 @dataclass(slots=True)
@@ -103,16 +107,22 @@ class Pace:
 
     Times are seconds of the executor's clock. The limit of requests in flight doubles with each clean reply:
     a store that hangs is met with few connections, so that the others have theirs.
+
+    `most` is how many items a request carries. A store that says no to everything is asked with a few keys:
+    they cost little of the budget, which has shrunk, so that it is asked often within the patience for its
+    bucket. From there the number doubles with each clean reply, too.
     """
 
     limit: int = _FIRST_IN_FLIGHT
     not_before: float = 0.0
     bad_since: float | None = None
     streak: int = 0
+    most: int = MAX_KEYS
 
     def good(self, most: int) -> None:
         """Note a reply in which some key was done."""
         self.limit = min(max(self.limit, 1) * 2, most)
+        self.most = min(self.most * 2, MAX_KEYS)
         self.bad_since, self.streak = None, 0
 
     def bad(self, now: float, retry_after_s: float | None, jitter: float) -> None:
@@ -122,6 +132,10 @@ class Pace:
         wait_s = min(_SHORTEST_WAIT_S * 2.0**self.streak, _LONGEST_WAIT_S) * (0.5 + jitter / 2)
         self.not_before = max(self.not_before, now + max(wait_s, retry_after_s or 0.0))
         self.streak += 1
+        if self.streak >= _ASKING_AFTER:
+            self.most = _ASKING_KEYS
+        elif self.most < MAX_KEYS:
+            self.most = max(self.most // 2, _ASKING_KEYS)
 
 
 @dataclass(slots=True)
@@ -240,21 +254,12 @@ class Lane:
             return max(self.pace.not_before, now)
         return max(self.pace.not_before, min((batch.due for batch in self.again), default=now))
 
-    @property
-    def most(self) -> int:
-        """Return how many items a request carries at most.
-
-        A store that says no to everything is asked with a few keys: they cost little of the budget, which has
-        shrunk, so that it is asked often within the patience for its bucket, however large full requests are.
-        """
-        return MAX_KEYS if self.pace.streak < _ASKING_AFTER else _ASKING_KEYS
-
     def next_size(self, now: float, *, flush: bool) -> int:
         """Return how many items the next request would carry, 0 while there is none to send."""
         due = sum(len(batch.items) for batch in self.again if batch.due <= now)
         for size in (due, len(self.waiting), len(self.bound)):
-            if size >= self.most:
-                return self.most
+            if size >= self.pace.most:
+                return self.pace.most
         if not flush:
             return 0
         return due or len(self.waiting) or len(self.bound)
@@ -262,7 +267,7 @@ class Lane:
     def next_batch(self, now: float) -> Batch:
         """Take the next request's items: a full request first, then exactly those that met trouble."""
         due = sum(len(batch.items) for batch in self.again if batch.due <= now)
-        most = self.most
+        most = self.pace.most
         full = len(self.waiting) >= most or len(self.bound) >= most
         if due >= most or (due and not full):
             return self._next_again(now, most)

@@ -83,17 +83,23 @@ class Replies:
             steps.add(step)
             if step is Step.ENVIRONMENT:
                 fault = fault or fate.detail
-            elif state.code in UNTRIED and not lane.probed:
+            elif state.code in UNTRIED and not batch.probed:
                 lane.untried[item] = fate  # until the store was seen to do it
                 continue
             elif step in (Step.AGAIN, Step.BUCKET):
                 again.append(item)
-                worst = fate if step is Step.BUCKET or Step.BUCKET not in steps else worst
+            if step is Step.BUCKET or Step.BUCKET not in steps:
+                worst = fate
             _note(lane, item, step, fate)
         if again:
             lane.again.append(Batch(again, due=self.clock() + self._backoff(lane, again), again=True))
+        if lane.probed and lane.untried:
+            self.probed(lane)  # it was tried while this request was under way
         if Step.BUCKET in steps:
             self.close(lane, worst)
+        elif result.count == len(result.states) and all(map(is_throttled, result.states.values())):
+            # Looks at what such a reply may have done do not make the store less busy.
+            self.slow_down(lane, worst, result.retry_after_s)
         elif result.count > len(result.states) or steps & {Step.DONE, Step.DENIED, Step.LOOK}:
             lane.pace.good(self.limits.in_flight)
         elif fault is None:
