@@ -24,6 +24,7 @@ from tests.support.execute_stage import (
 
 from sexton.schemas.events import KeyCondition
 from sexton.storage import MAX_KEYS, Delete, KeyState, Kind, Versioning
+from sexton.streaming_jobs.reaper.execution import Execution
 
 
 @pytest.mark.parametrize(
@@ -165,3 +166,30 @@ def test_every_intent_ends_and_its_words_are_true(
                 assert key not in store.objects[bucket]
             elif not acts:
                 assert key in store.objects[bucket]
+
+
+def test_request_ids_are_those_that_carried_the_keys() -> None:
+    """Of three conditions on two keys each outcome names its own request, also where one key had to wait."""
+    store = Store()
+
+    def bound(key: str, etag: str) -> Execution:
+        return execution([key], conditions={key: KeyCondition(key, etag=etag)})
+
+    _, results = run(store, bound("k", "e1"), bound("k", "e2"), bound("j", "e"))
+
+    assert [[str(getattr(item, "etag", "")) for item in items] for _, items in store.sent] == [
+        ["e1", "e"],
+        ["e2"],
+    ]
+    assert [result.request_ids for result in results] == [["r0"], ["r1"], ["r0"]]
+
+
+def test_a_key_that_waited_for_the_probe_names_its_request() -> None:
+    """What is refused until the store was tried has the id of the request that took it in the end."""
+    refused = KeyState(Kind.REFUSED, "ConditionNotChecked", "", 0)
+    store = Store(answer=lambda number, bucket, item: None if store.probes else refused)
+
+    _, (result,) = run(store, execution(["a"], conditions={"a": KeyCondition("a", etag="e")}))
+
+    assert words(result) == {"deleted": 1}
+    assert result.request_ids == ["r0", "r1"]

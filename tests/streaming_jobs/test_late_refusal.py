@@ -38,3 +38,4 @@ def test_a_refusal_from_before_the_probe_is_put_off_whenever_it_comes(
 
     assert [dict(executor.result(each).counts) for each in executions] == [{"deleted": 1000}] * 2
     assert recorder.objects("bucket") == {}
+    assert all(len(executor.result(each).request_ids) == 2 for each in executions)  # the odd key's own, too

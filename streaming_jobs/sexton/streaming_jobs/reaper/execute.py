@@ -216,7 +216,8 @@ class Executor:
         number = len(self.request_ids)
         self.request_ids.append("")
         for execution in batch.users:
-            execution.requests.append(number)
+            if execution.requests[-1:] != [number]:
+                execution.requests.append(number)
         self.keys_sent += len(batch.items)
         self.retried += len(batch.items) if batch.again else 0
         lane.out += 1

@@ -150,7 +150,7 @@ class Lane:
     abilities: Abilities | None = None
     seen: set[Item] = field(default_factory=set)
     waiting: Keys = field(default_factory=Keys)
-    bound: deque[Delete] = field(default_factory=deque)
+    bound: deque[tuple[Delete, Execution]] = field(default_factory=deque)
     erasing: list[EraseAll] = field(default_factory=list)
     again: list[Batch] = field(default_factory=list)
     to_look: dict[str | Delete, Fate] = field(default_factory=dict)
@@ -160,7 +160,6 @@ class Lane:
     sent_before: set[Item] = field(default_factory=set)
     was_changed: dict[Item, bool | None] = field(default_factory=dict)
     users: Users = field(default_factory=Users)
-    bound_users: Users = field(default_factory=Users)
     unprobed: list[Execution] = field(default_factory=list)
     pace: Pace = field(default_factory=Pace)
     out: int = 0
@@ -236,17 +235,16 @@ class Lane:
 
     def queue(self, execution: Execution, items: Iterable[Item]) -> None:
         """Put an execution's items where they are sent from, each by its kind."""
-        plain, bound = len(self.waiting), len(self.bound)
+        plain = len(self.waiting)
         for item in items:
             match item:
                 case str():
                     self.waiting.items.append(item)
                 case Delete():
-                    self.bound.append(item)
+                    self.bound.append((item, execution))
                 case EraseAll():
                     self.erasing.append(item)
         self.users.add(execution, len(self.waiting) - plain)
-        self.bound_users.add(execution, len(self.bound) - bound)
 
     def due(self, now: float) -> float:
         """Return when the next request may be sent, at the earliest."""
@@ -274,8 +272,7 @@ class Lane:
         if len(self.waiting) >= most or (self.waiting and len(self.bound) < most):
             keys = self.waiting.take(most)
             return Batch(keys, self.users.take(len(keys)))
-        items = self._next_bound(most)
-        return Batch(items, self.bound_users.take(len(items)))
+        return self._next_bound(most)
 
     def _next_again(self, now: float, most: int) -> Batch:
         """Take what met trouble and is due: plain keys of several requests together, others as they went."""
@@ -325,21 +322,24 @@ class Lane:
             del self.to_look[item]
         return taken
 
-    def _next_bound(self, most: int) -> list[str | Delete]:
+    def _next_bound(self, most: int) -> Batch:
         """Take some items with a condition or version, no key and version twice."""
         taken: list[str | Delete] = []
-        left: list[Delete] = []
+        users: list[Execution] = []
+        left: list[tuple[Delete, Execution]] = []
         names: set[tuple[str, str | None]] = set()
         while self.bound and len(taken) < most and len(left) < MAX_KEYS:
-            item = self.bound.popleft()
+            item, user = self.bound.popleft()
             name = (item.key, item.version_id)
-            if name not in names:
-                names.add(name)
-                taken.append(item)
-            else:
-                left.append(item)
+            if name in names:
+                left.append((item, user))
+                continue
+            names.add(name)
+            taken.append(item)
+            if not users or users[-1] is not user:
+                users.append(user)
         self.bound.extendleft(reversed(left))
-        return taken
+        return Batch(taken, users)
 
     def sweep(self) -> None:
         """Hold what came back after the lane was closed."""
@@ -349,7 +349,8 @@ class Lane:
     def close(self, why: Fate) -> None:
         """Send nothing more; what is unsent is held for the given reason."""
         self.closed = why
-        held: list[Item] = [*self.waiting.take(len(self.waiting)), *self.bound, *self.erasing, *self.to_look]
+        held: list[Item] = [*self.waiting.take(len(self.waiting)), *self.erasing, *self.to_look]
+        held += [item for item, _ in self.bound]
         held += [item for batch in self.again for item in batch.items]
         held += self.untried
         self.bound, self.erasing, self.again = deque(), [], []

@@ -85,6 +85,7 @@ class Replies:
                 fault = fault or fate.detail
             elif state.code in UNTRIED and not batch.probed:
                 lane.untried[item] = fate  # until the store was seen to do it
+                lane.fates[item] = Fate(None, fate.reason, fate.detail)
                 continue
             elif step in (Step.AGAIN, Step.BUCKET):
                 again.append(item)
