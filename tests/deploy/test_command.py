@@ -129,3 +129,13 @@ class TestConfigShow:
 
         assert (done.returncode, done.stdout) == (2, "")
         assert "unknown environment variable: SEXTON_ALOW" in done.stderr
+
+
+@pytest.mark.parametrize("cores", ["abc", "0", "-1", "2.5", "٣"])
+def test_cores_that_are_no_number_are_refused(cli: Cli, cores: str) -> None:
+    """A bad setting is one line, before any JVM starts."""
+    done = cli("reaper", "run", "--once", env={"SEXTON_REAPER_CORES": cores})
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: SEXTON_REAPER_CORES (environment): ")
+    assert "hint: docs/settings.md" in done.stderr

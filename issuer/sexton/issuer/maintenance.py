@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.genesis import check_genesis
 from sexton.issuer.log import LogReader, open_reader
-from sexton.issuer.positions import Positions
+from sexton.issuer.positions import REACH_S, Positions
 from sexton.issuer.projection import Difference, Entry, Projection, entries_of
 from sexton.schemas.errors import SextonError
 from sexton.schemas.settings import Settings
@@ -68,7 +68,7 @@ def _differences(expected: dict[str, Entry], held: dict[str, Entry]) -> Iterator
 def _folded(settings: Settings, deadline: Deadline) -> Iterator[tuple[Positions, LogReader, Projection]]:
     """Fold the log to its end, without a service."""
     positions = Positions(settings)
-    ends = positions.read(deadline)
+    ends = positions.read(Deadline.after(REACH_S))
     if ends.log_end == 0:
         raise SextonError("the generations log is empty", hint="`sexton topics create`")
     reader = open_reader(settings, positions, deadline)

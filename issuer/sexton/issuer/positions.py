@@ -16,8 +16,10 @@ from sexton.schemas.cluster import Cluster, NoSuchTopic, TopicIdentity, result
 from sexton.schemas.errors import EnvironmentFault, KafkaUnavailable
 from sexton.schemas.settings import Settings
 
-__all__ = ["Ends", "Positions", "WrongTopic"]
+__all__ = ["REACH_S", "Ends", "Positions", "WrongTopic"]
 
+REACH_S = 15.0
+"""Seconds in which brokers answer an operator's command, or are given up; folding the log may take longer."""
 _ATTEMPT_S = 1.0
 _PAUSE_S = 0.05
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]

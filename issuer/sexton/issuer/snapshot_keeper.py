@@ -18,7 +18,7 @@ from sexton.issuer import logs
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.log import LogReader, open_reader
 from sexton.issuer.metrics import Metrics
-from sexton.issuer.positions import Positions
+from sexton.issuer.positions import REACH_S, Positions
 from sexton.issuer.snapshots import Snapshot, Snapshots
 from sexton.schemas.errors import SextonError
 from sexton.schemas.settings import Settings, load
@@ -41,7 +41,7 @@ def take_snapshot(settings: Settings, timeout_s: float = _TAKE_S, *, unless_with
     deadline = Deadline.after(timeout_s)
     positions = Positions(settings)
     snapshots = Snapshots(settings, positions)
-    facts = snapshots.facts(deadline)
+    facts = snapshots.facts(Deadline.after(REACH_S))
     if facts.end == 0:
         raise SextonError("the generations log is empty", hint="`sexton topics create`")
     if unless_within:

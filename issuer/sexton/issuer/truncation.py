@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.fold import apply
 from sexton.issuer.log import decode_event
-from sexton.issuer.positions import Positions
+from sexton.issuer.positions import REACH_S, Positions
 from sexton.issuer.snapshot_format import BadSnapshot, encode
 from sexton.issuer.snapshot_topic import TopicReader
 from sexton.issuer.snapshots import KEPT, LogFacts, Snapshot, Snapshots
@@ -56,7 +56,7 @@ def plan(settings: Settings, deadline: Deadline) -> Plan:
     """
     positions = Positions(settings)
     snapshots = Snapshots(settings, positions)
-    facts = snapshots.facts(deadline)
+    facts = snapshots.facts(Deadline.after(REACH_S))
     good, faults = _loadable(snapshots, facts, deadline)
     if not good:
         why = "; ".join(faults) or "there is none"

@@ -127,6 +127,13 @@ class Settings(BaseSettings):
             raise ValueError("a list of delays above 0 seconds is needed")
         return tuple(sorted(value))
 
+    @field_validator("reaper_cores")
+    @classmethod
+    def _cores(cls, value: str) -> str:
+        if value != "*" and not (value.isascii() and value.isdigit() and int(value)):
+            raise ValueError(f"a number of cores, or * for all of them: {value!r}")
+        return value
+
     @field_validator("log_level")
     @classmethod
     def _known_level(cls, value: str) -> str:
@@ -208,7 +215,7 @@ def _load(environ: Mapping[str, str], flags: Mapping[str, Any]) -> tuple[Setting
             f"{name} ({sources.get(str(first['loc'][0]), 'default')}): {first['msg']}"
             if first["loc"]
             else str(first["msg"]),
-            hint="see `sexton config show`",
+            hint="docs/settings.md lists every setting",
         ) from error
 
 
@@ -231,7 +238,7 @@ def _known(values: dict[str, Any], what: str) -> dict[str, Any]:
     for name in values:
         if name not in Settings.model_fields:
             raise InvalidSettings(
-                f"unknown {what}: {PREFIX}{name.upper()}", hint="`sexton config show` lists every setting"
+                f"unknown {what}: {PREFIX}{name.upper()}", hint="docs/settings.md lists every setting"
             )
     return {name: value for name, value in values.items() if value != ""}
 

@@ -123,7 +123,11 @@ def _generation(
     window = windows[subject]
     name = f"generation {guard.generation} of {guard.tenant!r}"
     if window is None:
-        return VerdictResult.NEVER, "never-issued", f"{name} was not issued in this form"
+        return (
+            VerdictResult.NEVER,
+            "never-issued",
+            f"{name} was never issued in this form, or ended before all that is not settled",
+        )
     if window.covers(position.offset):
         return None
     if position.offset < window.start:
