@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JError
 
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings, IssuerUnavailable, SextonError
 from sexton.storage import CredentialsUnavailable, NoReply, StoreRefused
@@ -67,3 +68,16 @@ def test_a_jvm_that_is_gone_while_stopping_is_not_an_internal_error() -> None:
 
     assert isinstance(query_failed(gone, stopping=True), EnvironmentFault)
     assert isinstance(query_failed(gone, stopping=False), QueryFailed)
+
+
+class _OfAJvmThatIsGone(Exception):
+    def __str__(self) -> str:
+        raise ConnectionRefusedError
+
+
+@pytest.mark.parametrize("error", [_OfAJvmThatIsGone(), Py4JError("An error occurred while calling o1.x")])
+def test_a_jvm_that_was_ended_with_the_reaper_is_told(error: Exception) -> None:
+    """A signal to the process group ends the JVM first: that is a stop, and no internal error."""
+    assert fault_of(error) is None
+    assert isinstance(query_failed(error, stopping=True), EnvironmentFault)
+    assert isinstance(query_failed(error, stopping=False), QueryFailed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from sexton.schemas.errors import EnvironmentFault, SextonError
 
@@ -23,9 +23,11 @@ def query_failed(error: BaseException, *, stopping: bool) -> SextonError:
 
     With a stop under way a JVM that is gone is what was asked for: nothing of the micro-batch is committed.
     """
-    if stopping and isinstance(error, OSError | Py4JNetworkError):
+    text = _text(error)
+    gone = text is None or isinstance(error, OSError | Py4JNetworkError) or type(error) is Py4JError
+    if stopping and gone:
         return EnvironmentFault("spark was ended in the middle of a micro-batch; nothing of it is committed")
-    lines = [line.strip() for line in str(error).splitlines()]
+    lines = [line.strip() for line in (text or "").splitlines()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     told = (causes[-1].removeprefix("Caused by: ") if causes else next(filter(None, lines), ""))[:_LONGEST]
     return QueryFailed(f"the query ended: {told or type(error).__name__}", hint=_HINT)
@@ -42,12 +44,20 @@ def fault_of(error: BaseException) -> SextonError | None:
         return error
     # Whatever a worker may raise, the driver has imported, too: it made the task.
     ours = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in _kinds(SextonError)}
-    for line in reversed(str(error).splitlines()):
+    for line in reversed((_text(error) or "").splitlines()):
         path, _, message = line.strip().partition(": ")
         found = ours.get(path)
         if found is not None:
             return EnvironmentFault(message) if issubclass(found, EnvironmentFault) else SextonError(message)
     return None
+
+
+def _text(error: BaseException) -> str | None:
+    """Return an exception's text; of a Java one the JVM is asked for it, None when that is gone."""
+    try:
+        return str(error)
+    except (OSError, Py4JError):
+        return None
 
 
 def _kinds(base: type[SextonError]) -> Iterator[type[SextonError]]:
