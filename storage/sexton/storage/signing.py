@@ -118,7 +118,7 @@ class RequestSigner:
     ) -> AWSPreparedRequest:
         """Return a DeleteObjects request with a CRC32, or with the checksum that `headers` bring."""
         own = {"Content-Type": "application/xml", **(checksum_headers(body) if headers is None else headers)}
-        return self._signed("POST", self.address(bucket), "", (("delete", ""),), own, body)
+        return self._signed("POST", self.address(bucket), "", {"delete": ""}, own, body)
 
     def call(
         self,
@@ -130,15 +130,14 @@ class RequestSigner:
         body: bytes = b"",
     ) -> AWSPreparedRequest:
         """Return a request about one key (the bucket when it is empty), its bytes percent-encoded, once."""
-        pairs = tuple(sorted((query or {}).items()))
-        return self._signed(method, self.address(bucket), key, pairs, headers or {}, body)
+        return self._signed(method, self.address(bucket), key, query or {}, headers or {}, body)
 
     def _signed(
         self,
         method: str,
         address: BucketAddress,
         key: str,
-        query: tuple[tuple[str, str], ...],
+        query: Mapping[str, str],
         headers: Mapping[str, str],
         body: bytes,
     ) -> AWSPreparedRequest:
@@ -152,7 +151,9 @@ class RequestSigner:
         if frozen is None:
             raise CredentialsUnavailable("no AWS credentials can be found", hint=_CREDENTIALS_HINT)
         path = address.path + ("/" + quote(key, safe="/~") if key or not address.path else "")
-        pairs = "&".join(sorted([f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query]))
+        pairs = "&".join(
+            sorted([f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query.items()])
+        )
         signing = Signing(frozen.access_key, frozen.secret_key, frozen.token, address.region, address.service)
         sent: Any = signed_headers(
             method, address.host, path, pairs, headers, body, signing, datetime.now(UTC)
