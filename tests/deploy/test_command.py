@@ -131,7 +131,7 @@ class TestConfigShow:
         assert "unknown environment variable: SEXTON_ALOW" in done.stderr
 
 
-@pytest.mark.parametrize("cores", ["abc", "0", "-1", "2.5", "٣"])
+@pytest.mark.parametrize("cores", ["abc", "0", "-1", "2.5", "٣", "2,", "2,0", "2,3,4", "2\n"])
 def test_cores_that_are_no_number_are_refused(cli: Cli, cores: str) -> None:
     """A bad setting is one line, before any JVM starts."""
     done = cli("reaper", "run", "--once", env={"SEXTON_REAPER_CORES": cores})

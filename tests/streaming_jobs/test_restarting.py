@@ -17,7 +17,6 @@ from tests.support.replies import SLOW_DOWN, on_deletes, partly
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 from tests.support.s3_state import etag_of
 from tests.support.topics import cut, recreate
-from tests.support.waits import until
 
 from sexton.schemas import events, records
 from sexton.schemas.errors import SextonError
@@ -100,9 +99,9 @@ def test_kill_9_at_every_boundary_converges(
 
     s3.script(script)
     command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
-    assert killed.wait(60), "".join(command.lines)
+    command.until(killed.is_set)
     if boundary == "after the last delete":
-        until(lambda: "p4" not in s3.objects("bucket"))
+        command.until(lambda: "p4" not in s3.objects("bucket"))
 
     kill_all(command)
     command.wait()
@@ -127,7 +126,7 @@ def test_kill_9_between_sink_and_commit_converges(
     late = Reply(drop=True, delay_s=30, act_first=True)
     s3.script(on_deletes(lambda r: late if r.bucket == "slow" else None))
     command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
-    until(chain.outcomes)
+    command.until(chain.outcomes)
 
     kill_all(command)
     command.wait()
@@ -151,7 +150,7 @@ def test_a_task_that_fails_in_the_middle_is_run_again(
     late = Reply(drop=True, delay_s=3, act_first=True)
     s3.script(on_deletes(lambda r: late))
     command = start("--once", SEXTON_S3_ENDPOINT_URL=s3.url, SEXTON_REAPER_CORES="2,3")
-    until(lambda: "plain" not in s3.objects("bucket") and not s3.objects("flat"))
+    command.until(lambda: "plain" not in s3.objects("bucket") and not s3.objects("flat"))
     s3.script(None)
     s3.buckets.fill("flat", {"again": b"second"})
 
@@ -159,7 +158,7 @@ def test_a_task_that_fails_in_the_middle_is_run_again(
         if "pyspark.daemon" in line:
             os.kill(pid, signal.SIGKILL)
 
-    assert command.wait() == 0, "".join(command.lines)
+    assert command.wait() == 0, command.printed
     assert folded(chain, *intents) == [GONE, GONE]
     assert len(chain.outcomes()) == 2
     assert markers(s3, "bucket", ["plain"]) == {"plain": 1}

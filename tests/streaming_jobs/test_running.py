@@ -19,7 +19,6 @@ from tests.support.commands import Command
 from tests.support.intents import PROMISE, promised
 from tests.support.replies import on_deletes
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
-from tests.support.waits import until
 
 import sexton.streaming_jobs.submit
 from sexton.deploy.local import Installation
@@ -51,7 +50,7 @@ def test_command_works_off_what_is_there(
 
     command = start("--once")
 
-    assert command.wait() == 0, command.lines
+    assert command.wait() == 0, command.printed
     (line,) = command.events("micro_batch")
     assert (line["records"], line["keys"], line["intents"], line["backlog"]) == (1, 1, {"deleted": 1}, 0)
     assert chain.words() == {asked: "deleted"}
@@ -95,12 +94,12 @@ def test_x_14_sigterm_ends_it_between_micro_batches(
     s3.script(on_deletes(slowly))
     (asked,) = chain.emit(promised(chain, "a"))
     command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
-    assert reached.wait(60)
+    command.until(reached.is_set)
 
     command.process.send_signal(signal.SIGTERM)
     told.set()
 
-    assert command.wait(20) == 0, "".join(command.lines)
+    assert command.wait(20) == 0, command.printed
     assert chain.words() == {asked: "deleted"}
     assert chain.reap(s3_endpoint_url=s3.url).records == 0
     assert len(s3.deletes()) == 1
@@ -109,14 +108,14 @@ def test_x_14_sigterm_ends_it_between_micro_batches(
 def test_sigterm_ends_an_idle_reaper(start: Callable[..., Command]) -> None:
     """A stop with nothing to do is prompt, and metrics are served until then."""
     command = start("--metrics-port", "0")
-    until(lambda: command.events("ready"))
+    command.until(lambda: command.events("ready"))
     port = command.events("ready")[0]["metrics_port"]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
         names = set(re.findall(r"^(sexton_\w+)", reply.read().decode(), re.MULTILINE))
 
     command.process.send_signal(signal.SIGTERM)
 
-    assert command.wait(10) == 0, command.lines
+    assert command.wait(10) == 0, command.printed
     assert {"sexton_decode_records_total", "sexton_execute_keys_total"} <= names
 
 
@@ -127,7 +126,7 @@ def test_x_14_the_grace_limit_abandons_the_running_micro_batch(
     s3.script(lambda request: Reply(delay_s=20) if request.is_delete_objects else None)
     (asked,) = chain.emit(promised(chain, "a"))
     command = start(SEXTON_S3_ENDPOINT_URL=s3.url, SEXTON_REAPER_GRACE_S="1")
-    until(s3.deletes)
+    command.until(s3.deletes)
 
     stopped = time.monotonic()
     command.process.send_signal(signal.SIGTERM)
@@ -145,7 +144,7 @@ def test_kill_9_in_the_middle_converges(chain: Chain, s3: S3Recorder, start: Cal
     s3.script(lambda request: Reply(delay_s=5, act_first=True) if request.is_delete_objects else None)
     (asked,) = chain.emit(promised(chain, "a"))
     command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
-    until(lambda: "a" not in s3.objects("bucket"))
+    command.until(lambda: "a" not in s3.objects("bucket"))
 
     command.process.kill()
     command.wait()
@@ -166,13 +165,13 @@ def test_j_3_without_issuer_the_micro_batch_is_held(
     installation.kill_issuer()
     (asked,) = chain.emit(chain.intent("t", generation, ["a"]))
     command = start()
-    until(lambda: command.events("held"))
+    command.until(lambda: command.events("held"))
 
     assert list(store.list_keys(chain.bucket, "")) == ["a"]
     assert (chain.outcomes(), chain.dead_letters(), chain.deferred()) == ([], [], [])
 
     installation.start_issuer()
-    until(chain.outcomes)
+    command.until(chain.outcomes)
     assert chain.words() == {asked: "deleted"}
     command.process.send_signal(signal.SIGTERM)
     assert command.wait(20) == 0
@@ -185,11 +184,11 @@ def test_j_3_a_stop_does_not_wait_for_the_issuer(
     installation.kill_issuer()
     chain.emit(chain.intent("t", 1, ["a"]))
     command = start()
-    until(lambda: command.events("held"))
+    command.until(lambda: command.events("held"))
 
     command.process.send_signal(signal.SIGTERM)
 
-    assert command.wait(15) == 0, command.lines
+    assert command.wait(15) == 0, command.printed
     installation.start_issuer()
     assert chain.reap().records == 1
 

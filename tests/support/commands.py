@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 from sexton.deploy.local import Installation
@@ -41,7 +43,20 @@ class Command:
         """Kill it if it still runs."""
         if self.process.poll() is None:
             self.process.kill()
-            self.wait()
+        self.wait()
+
+    def until(self, what: Callable[[], object], seconds: float = 90, every_s: float = 0.05) -> None:
+        """Return once something holds; fail with what it has printed if it ends before, or it takes too long."""
+        deadline = time.monotonic() + seconds
+        while not what():
+            assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.printed}"
+            assert time.monotonic() < deadline, f"it did not become true: {self.printed}"
+            time.sleep(every_s)
+
+    @property
+    def printed(self) -> str:
+        """Its stderr so far."""
+        return "".join(self.lines)
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """The JSON lines of one kind that it has printed."""

@@ -6,6 +6,7 @@ Names are fixed (`SEXTON_...`); an unknown one is an error: a misspelt safety se
 from __future__ import annotations
 
 import json
+import re
 import os
 import tomllib
 from collections.abc import Mapping
@@ -100,7 +101,11 @@ class Settings(BaseSettings):
     reaper_prefix_slice: int = Field(
         10_000, gt=0, description="objects of one prefix that one micro-batch deletes; the rest goes on later"
     )
-    reaper_cores: str = Field("*", description="cores of Spark local mode; ignored under a cluster master")
+    reaper_cores: str = Field(
+        "*",
+        description="cores of Spark local mode, `*` for all, and after a comma how often a task may fail before the"
+        " reaper ends (`2,3`; once by default); ignored under a cluster master",
+    )
 
     @field_validator("kafka_extra", "allow", "reaper_defer_delays_s", mode="before")
     @classmethod
@@ -130,8 +135,9 @@ class Settings(BaseSettings):
     @field_validator("reaper_cores")
     @classmethod
     def _cores(cls, value: str) -> str:
-        if value != "*" and not (value.isascii() and value.isdigit() and int(value)):
-            raise ValueError(f"a number of cores, or * for all of them: {value!r}")
+        # The two forms of Spark's own local[N] and local[N,F].
+        if not re.fullmatch(r"(\*|[1-9][0-9]*)(,[1-9][0-9]*)?", value):
+            raise ValueError(f"not N or N,F (cores, failures of a task), with * for all cores: {value!r}")
         return value
 
     @field_validator("log_level")
