@@ -46,7 +46,7 @@ class Command:
         self.wait()
 
     def until(self, what: Callable[[], object], seconds: float = 90, every_s: float = 0.05) -> None:
-        """Return once something holds; fail with what it has printed if it ends before, or it takes too long."""
+        """Return once something holds; fail with its stderr if it ends before, or takes too long."""
         deadline = time.monotonic() + seconds
         while not what():
             assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.printed}"

@@ -6,8 +6,8 @@ Names are fixed (`SEXTON_...`); an unknown one is an error: a misspelt safety se
 from __future__ import annotations
 
 import json
-import re
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -103,8 +103,8 @@ class Settings(BaseSettings):
     )
     reaper_cores: str = Field(
         "*",
-        description="cores of Spark local mode, `*` for all, and after a comma how often a task may fail before the"
-        " reaper ends (`2,3`; once by default); ignored under a cluster master",
+        description="cores of Spark local mode, `*` for all, and after a comma how often a task may fail before"
+        " the reaper ends (`2,3`; once by default); ignored under a cluster master",
     )
 
     @field_validator("kafka_extra", "allow", "reaper_defer_delays_s", mode="before")
