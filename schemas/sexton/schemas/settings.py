@@ -103,8 +103,8 @@ class Settings(BaseSettings):
     )
     reaper_cores: str = Field(
         "*",
-        description="cores of Spark local mode, `*` for all, and after a comma how often a task may fail before"
-        " the reaper ends (`2,3`; once by default); ignored under a cluster master",
+        description="cores of Spark local mode, `*` for all, and after a comma how often a task may fail"
+        " before the reaper ends (`2,3`; once by default); ignored under a cluster master",
     )
 
     @field_validator("kafka_extra", "allow", "reaper_defer_delays_s", mode="before")
