@@ -14,16 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from sexton.schemas.errors import InvalidSettings
+from sexton.schemas.settings_checks import check_url, in_words
 
-__all__ = ["PREFIX", "SettingRow", "Settings", "explain", "load"]
+__all__ = ["PREFIX", "SettingRow", "Settings", "explain", "load", "without_password"]
 
 PREFIX = "SEXTON_"
 _FILE_VARIABLE = "SEXTON_CONFIG"
 _REDACTED = "********"
+_SECRET = ("issuer_token", "issuer_tokens", "redis_url", "kafka_extra")  # values that no message may hold
 
 
 class Settings(BaseSettings):
@@ -116,6 +118,14 @@ class Settings(BaseSettings):
             return json.loads(value) if value.strip() else ()
         except json.JSONDecodeError as error:
             raise ValueError(f"not JSON: {error}") from error
+
+    @field_validator("issuer_url", "s3_endpoint_url", "schema_registry_url", "redis_url")
+    @classmethod
+    def _urls(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None:
+            plain = value.get_secret_value() if isinstance(value, SecretStr) else value
+            check_url(str(info.field_name), plain)
+        return value
 
     @field_validator("allow")
     @classmethod
@@ -215,14 +225,17 @@ def _load(environ: Mapping[str, str], flags: Mapping[str, Any]) -> tuple[Setting
     try:
         return _Isolated(**values), sources
     except ValidationError as error:
-        first = error.errors()[0]
-        name = PREFIX + str(first["loc"][0]).upper() if first["loc"] else "settings"
-        raise InvalidSettings(
-            f"{name} ({sources.get(str(first['loc'][0]), 'default')}): {first['msg']}"
-            if first["loc"]
-            else str(first["msg"]),
-            hint="docs/settings.md lists every setting",
-        ) from error
+        # Without the cause: it would print the value, which may be a password.
+        raise _invalid(error.errors()[0], sources) from None
+
+
+def _invalid(error: Mapping[str, Any], sources: Mapping[str, str]) -> InvalidSettings:
+    name = str(error["loc"][0])  # every rule is one of a single setting
+    told = in_words(error, secret=name in _SECRET)
+    return InvalidSettings(
+        f"{PREFIX}{name.upper()} ({sources.get(name, 'default')}): {told}",
+        hint="docs/settings.md lists every setting",
+    )
 
 
 class _Isolated(Settings):
@@ -262,7 +275,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 def _shown(name: str, value: Any) -> str:
     if name == "redis_url":
-        return _without_password(value.get_secret_value())
+        return without_password(value.get_secret_value())
     if isinstance(value, SecretStr):
         return _REDACTED
     if name == "kafka_extra":
@@ -283,7 +296,8 @@ def _is_secret(property_name: str) -> bool:
     return any(word in property_name for word in ("password", "secret", "jaas", "key.pem"))
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
+    """Return a URL in which a password is masked."""
     scheme, separator, rest = url.partition("://")
     credentials, at, host = rest.rpartition("@")
     if not at:

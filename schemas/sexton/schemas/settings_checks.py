@@ -1,0 +1,75 @@
+"""What a setting's value must look like, and how a bad one is told in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+__all__ = ["check_url", "in_words"]
+
+_SCHEMES = {
+    "issuer_url": (("http", "https"), "http://127.0.0.1:8350"),
+    "s3_endpoint_url": (("http", "https"), "http://127.0.0.1:8333"),
+    "schema_registry_url": (("http", "https"), "http://127.0.0.1:8081"),
+    "redis_url": (("redis", "rediss", "unix"), "redis://127.0.0.1:6379/0"),
+}
+_NEEDED = {
+    "int_parsing": "a whole number is needed",
+    "int_type": "a whole number is needed",
+    "int_from_float": "a whole number is needed",
+    "float_parsing": "a number is needed",
+    "float_type": "a number is needed",
+    "finite_number": "a number is needed",
+    "bool_parsing": "true or false is needed",
+    "bool_type": "true or false is needed",
+    "dict_type": "a JSON object is needed",
+    "tuple_type": "a JSON list is needed",
+    "string_type": "text is needed",
+    "path_type": "a path is needed",
+    "extra_forbidden": "there is no such setting",
+    "greater_than": "a number above {gt:g} is needed",
+    "greater_than_equal": "a number of at least {ge:g} is needed",
+    "less_than_equal": "a number of at most {le:g} is needed",
+}
+
+
+def check_url(name: str, value: str) -> str:
+    """Return the URL that the setting `name` was given; raises ValueError, which says how one looks.
+
+    The value itself is not told: it may hold a password.
+    """
+    schemes, example = _SCHEMES[name]
+    for url in value.split(",") if name == "schema_registry_url" else [value]:
+        scheme, separator, _ = url.partition("://")
+        if not separator or scheme not in schemes:
+            raise ValueError(f"a URL that begins with {_either(schemes)} is needed, such as {example}")
+        if not _leads_somewhere(url):
+            raise ValueError(f"a URL with a host, and a port of at most 65535, is needed, such as {example}")
+    return value
+
+
+def in_words(error: Mapping[str, Any], *, secret: bool) -> str:
+    """Return one of a validation's errors as a plain sentence, the value last unless it is secret."""
+    inside = "".join(f"{part}: " for part in error["loc"][1:])
+    context: Mapping[str, Any] = error.get("ctx") or {}
+    if error["type"] == "value_error":
+        return f"{inside}{context['error']}"
+    told = _NEEDED.get(error["type"], error["msg"]).format(**context)
+    return f"{inside}{told}" if secret else f"{inside}{told}: {error['input']!r}"
+
+
+def _leads_somewhere(url: str) -> bool:
+    if any(character.isspace() for character in url):
+        return False
+    try:
+        parts = urlsplit(url)
+        port = parts.port  # raises for one that is no number, or too large
+    except ValueError:
+        return False
+    return bool(parts.path if parts.scheme == "unix" else parts.hostname) and port != 0
+
+
+def _either(schemes: tuple[str, ...]) -> str:
+    *first, last = [f"{scheme}://" for scheme in schemes]
+    return f"{', '.join(first)} or {last}"

@@ -1,0 +1,108 @@
+"""Settings that cannot be right are refused where they are loaded, in plain words."""
+
+from __future__ import annotations
+
+import secrets
+import traceback
+from pathlib import Path
+
+import pytest
+
+from sexton.schemas.errors import InvalidSettings
+from sexton.schemas.settings import load
+
+_HTTP = "a URL that begins with http:// or https:// is needed, such as http://127.0.0.1:"
+_REDIS = "a URL that begins with redis://, rediss:// or unix:// is needed, such as redis://127.0.0.1:6379/0"
+_HOST = "a URL with a host, and a port of at most 65535, is needed"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("SEXTON_ISSUER_URL", "127.0.0.1:8350", f"{_HTTP}8350"),
+        ("SEXTON_ISSUER_URL", "localhost:8350", f"{_HTTP}8350"),
+        ("SEXTON_ISSUER_URL", "redis://127.0.0.1:8350", f"{_HTTP}8350"),
+        # Whoever looks for `https:` to decide whether to verify must find it.
+        ("SEXTON_ISSUER_URL", "HTTPS://127.0.0.1:8350", f"{_HTTP}8350"),
+        ("SEXTON_ISSUER_URL", "http://", _HOST),
+        ("SEXTON_ISSUER_URL", "http:///v1", _HOST),
+        ("SEXTON_ISSUER_URL", "http://host:83500", _HOST),
+        ("SEXTON_ISSUER_URL", "http://host:port", _HOST),
+        ("SEXTON_ISSUER_URL", "http://ho st", _HOST),
+        ("SEXTON_S3_ENDPOINT_URL", "127.0.0.1:9000", _HTTP),
+        ("SEXTON_S3_ENDPOINT_URL", "s3://bucket", _HTTP),
+        ("SEXTON_SCHEMA_REGISTRY_URL", "registry:8081", f"{_HTTP}8081"),
+        ("SEXTON_SCHEMA_REGISTRY_URL", "http://one:8081,two:8081", f"{_HTTP}8081"),
+        ("SEXTON_REDIS_URL", "localhost:6379", _REDIS),
+        ("SEXTON_REDIS_URL", "127.0.0.1:6379", _REDIS),
+        ("SEXTON_REDIS_URL", "http://127.0.0.1:6379", _REDIS),
+        ("SEXTON_REDIS_URL", "redis://", _HOST),
+    ],
+)
+def test_an_url_that_leads_nowhere_is_refused(variable: str, value: str, told: str) -> None:
+    """The variable and its source are named, and what a right value looks like; not the value."""
+    with pytest.raises(InvalidSettings) as refused:
+        load({variable: value})
+
+    assert str(refused.value).startswith(f"{variable} (environment): {told}")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SEXTON_ISSUER_URL", "https://issuer.example/sexton/"),
+        ("SEXTON_ISSUER_URL", "http://[::1]:8350"),
+        ("SEXTON_S3_ENDPOINT_URL", "https://s3.example"),
+        ("SEXTON_S3_ENDPOINT_URL", ""),
+        ("SEXTON_SCHEMA_REGISTRY_URL", "http://one:8081,https://two"),
+        ("SEXTON_REDIS_URL", "rediss://user:word@cache:6380/3"),
+        ("SEXTON_REDIS_URL", "unix:///run/redis.sock"),
+    ],
+)
+def test_an_url_that_leads_somewhere_is_taken(variable: str, value: str) -> None:
+    """Every form that the clients understand is taken, and an empty value is none."""
+    load({variable: value})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("METRICS_PORT", "x", "a whole number is needed: 'x'"),
+        ("METRICS_PORT", "70000", "a number of at most 65535 is needed: '70000'"),
+        ("REAPER_TRIGGER_S", "-1", "a number of at least 0 is needed: '-1'"),
+        ("REAPER_GRACE_S", "0", "a number above 0 is needed: '0'"),
+        ("REAPER_GRACE_S", "soon", "a number is needed: 'soon'"),
+        ("REAPER_ALLOW_BYPASS", "maybe", "true or false is needed: 'maybe'"),
+        ("ALLOW", "3", "a JSON list is needed: 3"),
+        ("ALLOW", "[3]", "0: text is needed: 3"),
+        ("ALLOW", '["/x"]', "an entry needs a bucket: '/x'"),
+        ("LOG_LEVEL", "loud", "not a log level: loud"),
+        ("KAFKA_EXTRA", "[1]", "a JSON object is needed"),
+        ("KAFKA_EXTRA", '{"sasl.password": 7}', "sasl.password: text is needed"),
+    ],
+)
+def test_a_bad_value_is_told_in_plain_words(variable: str, value: str, told: str) -> None:
+    """No word of the validating library is in a message."""
+    with pytest.raises(InvalidSettings) as refused:
+        load({f"SEXTON_{variable}": value})
+
+    assert str(refused.value) == f"SEXTON_{variable} (environment): {told}"
+
+
+def test_a_file_and_a_flag_are_named_as_sources(tmp_path: Path) -> None:
+    """Where the value stands is where it has to be mended."""
+    file = tmp_path / "sexton.toml"
+    file.write_text('issuer_url = "issuer:8350"\n')
+    with pytest.raises(InvalidSettings, match=r"SEXTON_ISSUER_URL \(file .*sexton.toml\)"):
+        load({"SEXTON_CONFIG": str(file)})
+    with pytest.raises(InvalidSettings, match=r"SEXTON_METRICS_PORT \(flag\)"):
+        load({}, metrics_port=-1)
+
+
+def test_a_password_is_in_no_traceback() -> None:
+    """A value that may hold a password is shown nowhere, also not by the error underneath."""
+    password = secrets.token_hex(8)
+    with pytest.raises(InvalidSettings) as refused:
+        load({"SEXTON_REDIS_URL": f"user:{password}@cache:6379", "SEXTON_KAFKA_EXTRA": f'["{password}"]'})
+
+    assert password not in "".join(traceback.format_exception(refused.value))
