@@ -175,7 +175,9 @@ def test_status_in_text_names_keys_and_what_was_said(settings: object, write: Wr
 def test_status_of_an_unknown_intent_fails(settings: object, capsys: Capture) -> None:
     """An id that no record names is exit code 1."""
     assert run(["intents", "status", "nope"]) == 1
-    assert "no record names" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "no record names the intent: nope" in told
+    assert "hint: is the id right? `sexton tail intents --until-end`" in told
 
 
 def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,9 +55,9 @@ def test_the_list_has_a_line_for_each(settings: object, write: Write, capsys: Ca
     assert run(["dead-letters", "list"]) == 0
     first, second = capsys.readouterr().out.splitlines()
 
-    for told in ("0:0 ", "AccessDenied", "tenant-42", "bucket", INTENT.intent_id, "1 keys", "intents 3/17"):
+    for told in ("0/0 ", "AccessDenied", "tenant-42", "bucket", INTENT.intent_id, "1 keys", "intents 3/17"):
         assert told in first
-    assert "0:2 " in second
+    assert "0/2 " in second
     assert "? keys" in second
     assert run(["dead-letters", "list", "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[0])
@@ -69,28 +69,28 @@ def test_the_list_is_filtered(settings: object, write: Write, capsys: Capture) -
     """By reason, tenant, bucket and time of death, all of which must agree."""
     write("dead-letters", LETTER, GARBAGE, replace(LETTER, dead_at=NOW - timedelta(days=3)), partition=1)
 
-    assert _listed(capsys) == ["1:0", "1:1", "1:2"]
-    assert _listed(capsys, "--reason", "unframed") == ["1:1"]
+    assert _listed(capsys) == ["1/0", "1/1", "1/2"]
+    assert _listed(capsys, "--reason", "unframed") == ["1/1"]
     assert _listed(capsys, "--reason", "unframed", "--reason", "AccessDenied", "--since", "2h") == [
-        "1:0",
-        "1:1",
+        "1/0",
+        "1/1",
     ]
-    assert _listed(capsys, "--tenant", "tenant-42", "--bucket", "bucket", "--until", "2d") == ["1:2"]
+    assert _listed(capsys, "--tenant", "tenant-42", "--bucket", "bucket", "--until", "2d") == ["1/2"]
     assert _listed(capsys, "--tenant", "nobody") == []
-    assert _listed(capsys, "--since", (NOW - timedelta(hours=2)).isoformat()) == ["1:0", "1:1"]
+    assert _listed(capsys, "--since", (NOW - timedelta(hours=2)).isoformat()) == ["1/0", "1/1"]
 
 
 def test_show_decodes_what_can_be_decoded(settings: object, write: Write, capsys: Capture) -> None:
     """The intent in its JSON form, the keys that failed; found by its place and by the intent's id."""
     write("dead-letters", GARBAGE, LETTER)
-    for name in ("0:1", INTENT.intent_id):
+    for name in ("0/1", "0:1", INTENT.intent_id):
         assert run(["dead-letters", "show", name]) == 0
         shown = capsys.readouterr().out
-        assert shown.startswith("dead letter 0:1\n")
+        assert shown.startswith("dead letter 0/1\n")
         assert "AccessDenied: Access Denied" in shown
         assert "    a-00000008\n" in shown
         assert '"phases": [' in shown
-    assert run(["dead-letters", "show", "0:1", "--format", "json"]) == 0
+    assert run(["dead-letters", "show", "0/1", "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["intent"]["action"]["DeleteObjects"]["bucket"] == "bucket"
     assert told["failed_keys"] == ["a-00000008"]
@@ -101,34 +101,47 @@ def test_show_prints_the_rest_as_hex(settings: object, write: Write, capsys: Cap
     """Bytes that are no record stand in hex with an ASCII column; none reaches the terminal raw."""
     glued = Codec().encode(INTENT) + b"\x1b[2J!"
     write("dead-letters", GARBAGE, replace(GARBAGE, raw_value=glued), replace(GARBAGE, raw_value=None))
-    assert run(["dead-letters", "show", "0:0"]) == 0
+    assert run(["dead-letters", "show", "0/0"]) == 0
     shown = capsys.readouterr().out
     assert "undecodable (unframed: " in shown
     assert "  00000000  67 61 72 62 61 67 65 20  00 ff 7e 67 61 72 62 61  |garbage ..~garba|" in shown
     assert "  00000020  7e                       " in shown
 
-    assert run(["dead-letters", "show", "0:1"]) == 0
+    assert run(["dead-letters", "show", "0/1"]) == 0
     shown = capsys.readouterr().out
     assert "trailing-bytes" in shown
     assert '"intent_id"' in shown
     assert "and ends with 5 bytes more:" in shown
     assert "|.[2J!|" in shown
     assert "\x1b" not in shown
-    assert run(["dead-letters", "show", "0:1", "--format", "json"]) == 0
+    assert run(["dead-letters", "show", "0/1", "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["starts_with"]["type"] == "DeletionIntent"
     assert told["undecodable"]["reason"] == "trailing-bytes"
 
-    assert run(["dead-letters", "show", "0:2"]) == 0
+    assert run(["dead-letters", "show", "0/2"]) == 0
     assert "record value: null" in capsys.readouterr().out
 
 
 def test_a_name_without_a_letter_fails(settings: object, write: Write, capsys: Capture) -> None:
     """A place or id that no dead letter has is exit code 1, and is named."""
     write("dead-letters", LETTER)
-    for arguments in (["show", "0:9"], ["show", "nope"], ["replay", "0:0", "2:2"]):
+    for arguments in (["show", "0/9"], ["show", "nope"], ["replay", "0/0", "2/2"]):
         assert run(["dead-letters", *arguments]) == 1
-        assert f"no such dead letter: {arguments[-1]}" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert f"no such dead letter: {arguments[-1]}" in told
+        assert "hint: `sexton dead-letters list` shows them" in told
+
+
+def test_the_place_that_tail_prints_is_the_name(settings: object, write: Write, capsys: Capture) -> None:
+    """What `tail` and `list` print first in a line names the dead letter, as it stands there."""
+    write("dead-letters", LETTER)
+    for command in (["tail", "dead-letters", "--until-end"], ["dead-letters", "list"]):
+        assert run(command) == 0
+        place = capsys.readouterr().out.split()[0]
+
+        assert run(["dead-letters", "show", place]) == 0
+        assert capsys.readouterr().out.startswith(f"dead letter {place}\n")
 
 
 @pytest.mark.parametrize(
@@ -137,12 +150,12 @@ def test_a_name_without_a_letter_fails(settings: object, write: Write, capsys: C
         [],
         ["--yes"],
         ["--again", "--yes"],
-        ["--all", "0:0"],
+        ["--all", "0/0"],
         ["--all", "--reason", "x"],
         ["--since", "yesterday"],
         ["--mended", "-", "--all"],
-        ["--mended", "-", "0:0", "0:1"],
-        ["--mended", "/no/such/file", "0:0"],
+        ["--mended", "-", "0/0", "0/1"],
+        ["--mended", "/no/such/file", "0/0"],
     ],
 )
 def test_nothing_is_replayed_that_was_not_asked_for(arguments: list[str], capsys: Capture) -> None:
@@ -160,7 +173,7 @@ def test_a_mended_file_is_one_intent(tmp_path: Path, text: str, code: int, capsy
     file = tmp_path / "mended.jsonl"
     file.write_text(text)
 
-    assert run(["dead-letters", "replay", "0:0", "--mended", str(file)]) == code
+    assert run(["dead-letters", "replay", "0/0", "--mended", str(file)]) == code
     assert "internal" not in capsys.readouterr().err
 
 
@@ -169,7 +182,7 @@ def test_an_unreachable_broker_is_an_environment_fault(
 ) -> None:
     """Exit code 75: nothing advanced."""
     monkeypatch.setenv("SEXTON_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
-    for verb in (["list"], ["show", "0:0"], ["replay", "--all", "--yes"]):
+    for verb in (["list"], ["show", "0/0"], ["replay", "--all", "--yes"]):
         assert run(["dead-letters", *verb, "--timeout", "0.5"]) == 75
 
 

@@ -46,7 +46,7 @@ def _dead(chain: Chain, intent: events.DeletionIntent, *keys: str) -> None:
 def _replay(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Replay one dead letter; returns the id of the new intent."""
     capsys.readouterr()
-    assert run(["dead-letters", "replay", "0:0", "--yes", "--format", "json", *arguments]) == 0
+    assert run(["dead-letters", "replay", "0/0", "--yes", "--format", "json", *arguments]) == 0
     (step,) = capsys.readouterr().out.splitlines()
     return str(json.loads(step)["intent_id"])
 

@@ -73,7 +73,7 @@ class Desk:
     def letter(self, letter: events.DeadLetter) -> str:
         """Write a dead letter; returns its place."""
         partition, offset = self.put(records.DEAD_LETTERS, Codec().encode(letter))
-        return f"{partition}:{offset}"
+        return f"{partition}/{offset}"
 
     def replay(self, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
         """Run the command; returns its steps."""
@@ -257,4 +257,4 @@ def test_the_command_works_as_a_process(desk: Desk, cli: Callable[..., Any]) -> 
     assert (plan.returncode, plan.stdout.split()[:2]) == (0, [place, "unchanged"])
     assert "nothing is written without --yes" in plan.stderr
     assert cli("dead-letters", "replay").returncode == 2
-    assert cli("dead-letters", "show", "2:99").returncode == 1
+    assert cli("dead-letters", "show", "2/99").returncode == 1

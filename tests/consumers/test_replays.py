@@ -126,7 +126,7 @@ def test_letters_of_one_record_are_one_step() -> None:
     later = NOW + timedelta(seconds=1)
     (step,) = planned(letter(asked, "b", offset=7, died=later), letter(asked, "a", offset=3))
 
-    assert [str(each.place) for each in step.letters] == ["0:3", "0:7"]
+    assert [str(each.place) for each in step.letters] == ["0/3", "0/7"]
     assert step.keys == 2
     (whole,) = planned(letter(asked, "b", offset=7), letter(asked, offset=3))
     assert whole.keys == 3

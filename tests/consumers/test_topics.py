@@ -110,11 +110,24 @@ def test_an_unreachable_broker_is_a_typed_fault() -> None:
 
 @pytest.mark.real
 def test_a_missing_topic_is_told(settings_of_stack: Settings) -> None:
-    """A topic that does not exist is an error that says how to make it."""
-    with pytest.raises(TopicMissing) as caught:
-        list(read(settings_of_stack, "nope", timeout=10))
+    """One of Sexton's is an error that says how to make it; any other name, which names there are."""
+    elsewhere = settings_of_stack.model_copy(update={"topic_prefix": "elsewhere."})
+    hints = {}
+    for settings, topic in (
+        (elsewhere, "intents"),
+        (settings_of_stack, "outcome"),
+        (settings_of_stack, "nope"),
+    ):
+        with pytest.raises(TopicMissing) as caught:
+            list(read(settings, topic, timeout=10))
+        hints[topic] = caught.value.hint or ""
 
-    assert "topics create" in (caught.value.hint or "")
+    assert "`sexton topics create` makes it" in hints["intents"]
+    assert "SEXTON_TOPIC_PREFIX" in hints["intents"]
+    assert hints["outcome"].startswith(
+        "did you mean outcomes? Sexton's topics: control, dead-letters, deferred"
+    )
+    assert hints["nope"].startswith("Sexton's topics: control, dead-letters, deferred, generations, ")
 
 
 @pytest.mark.real

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -139,3 +141,27 @@ def test_cores_that_are_no_number_are_refused(cli: Cli, cores: str) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("error: SEXTON_REAPER_CORES (environment): ")
     assert "hint: docs/settings.md" in done.stderr
+
+
+def test_brokers_that_are_away_are_told_soon() -> None:
+    """Every command that begins with Kafka says within 15 s which brokers it asked, and what to look at."""
+    commands = ["reaper run --once", "reaper run --dry-run", "issuer serve --port 0"]
+    commands += ["issuer rebuild", "issuer snapshot", "topics create"]
+    running = {}
+    for command in commands:
+        running[command] = subprocess.Popen(
+            [sys.executable, "-m", "sexton.deploy.main", *command.split()],
+            env={**os.environ, "SEXTON_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1,127.0.0.1:2"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    begun = time.monotonic()
+    told = {command: process.communicate(timeout=60)[1] for command, process in running.items()}
+
+    assert time.monotonic() - begun < 15
+    for command, process in running.items():
+        assert process.returncode == 75, command
+        assert told[command].startswith("error: the brokers do not answer: 127.0.0.1:1,127.0.0.1:2: "), told[
+            command
+        ]
+        assert "\n\nhint: are the brokers up, and SEXTON_KAFKA_BOOTSTRAP_SERVERS right?" in told[command]

@@ -80,7 +80,18 @@ def test_show(shared: Installation, issuer: IssuerClient, unique: str) -> None:
 
     assert "holder      n2" in text.stdout
     assert (data["generation"], [span["node"] for span in data["history"]]) == (2, ["n2", "n1"])
-    assert run(shared, "show", f"{unique}-unknown").returncode == 1
+    unknown = run(shared, "show", f"{unique}-unknown")
+    assert unknown.returncode == 1
+    assert "hint: is the name right?" in unknown.stderr
+
+
+def test_scan_of_a_bucket_that_is_not_there(shared: Installation) -> None:
+    """A missing bucket is told with the setting that says which store was asked."""
+    done = run(shared, "scan", "s3://no-such-bucket/tenants/")
+
+    assert done.returncode == 1
+    assert "NoSuchBucket" in done.stderr
+    assert "hint: is the bucket's name right, and is it in this store? SEXTON_S3_ENDPOINT_URL" in done.stderr
 
 
 def test_rebuild(shared: Installation, issuer: IssuerClient, unique: str) -> None:

@@ -169,7 +169,7 @@ def test_dry_run_command_prints_a_line_for_each_record(chain: Chain, cli: Cli) -
     done = cli("reaper", "run", "--dry-run")
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["0:0", asked, "deleted", "pass"]
+    assert done.stdout.split() == ["0/0", asked, "deleted", "pass"]
     assert "nothing was written" in done.stderr
     assert chain.outcomes() == []
 

@@ -29,6 +29,9 @@ Examples:
 """
 
 
+_UNKNOWN_HINT = "is the id right? `sexton tail intents --until-end` shows the intents that are there"
+
+
 class UnknownIntent(SextonError):
     """No record names the intent."""
 
@@ -58,7 +61,7 @@ def status(
         return
     found = look_up(load(), intent_id, timeout)
     if not found.known:
-        raise UnknownIntent(f"no record names the intent: {intent_id}")
+        raise UnknownIntent(f"no record names the intent: {intent_id}", hint=_UNKNOWN_HINT)
     print(json.dumps(_status_json(found)) if format is Format.JSON else _status_text(found))
 
 

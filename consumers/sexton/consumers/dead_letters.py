@@ -14,7 +14,7 @@ __all__ = ["Filters", "Letter", "Place", "instant_of", "key_count", "open_letter
 
 _RELATIVE = re.compile(r"(\d{1,9})([smhdw])\Z")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_PLACE = re.compile(r"(\d{1,9}):(\d{1,18})\Z")
+_PLACE = re.compile(r"(\d{1,9})[/:](\d{1,18})\Z")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -26,12 +26,12 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> Place | None:
-        """Return the place that `PARTITION:OFFSET` names, None for any other text."""
+        """Return the place that `PARTITION/OFFSET` names, with a colon too; None for any other text."""
         found = _PLACE.match(text)
         return None if found is None else cls(int(found[1]), int(found[2]))
 
     def __str__(self) -> str:
-        return f"{self.partition}:{self.offset}"
+        return f"{self.partition}/{self.offset}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,15 +50,15 @@ Examples:
 """
 _SHOW = """\b
 Examples:
-  sexton dead-letters show 2:17
+  sexton dead-letters show 2/17
   sexton dead-letters show 6f1c9a52-7f0e-4c39-9d0b-0f4a1be3a1aa --format json | jq .intent
 """
 _REPLAY = """\b
 Examples:
-  sexton dead-letters replay 2:17                              print the plan
-  sexton dead-letters replay 2:17 --yes                        do it
+  sexton dead-letters replay 2/17                              print the plan
+  sexton dead-letters replay 2/17 --yes                        do it
   sexton dead-letters replay --reason AccessDenied --since 2h --yes
-  sexton dead-letters replay 2:18 --mended mended.jsonl --yes
+  sexton dead-letters replay 2/18 --mended mended.jsonl --yes
 """
 
 
@@ -87,7 +87,7 @@ def list_(
 ) -> None:
     """Print the dead letters, one a line, by place, oldest first in each partition.
 
-    The columns: PARTITION:OFFSET of the dead letter, time of death, reason, tenant, bucket, intent id, how
+    The columns: PARTITION/OFFSET of the dead letter, time of death, reason, tenant, bucket, intent id, how
     many keys failed, and where the intent first stood. What could not be read is `-`; then the tenant is that
     of the record's key.
     """
@@ -100,7 +100,7 @@ def list_(
 
 @app.command(epilog=_SHOW)
 def show(
-    name: Annotated[str, typer.Argument(metavar="PARTITION:OFFSET|ID", help="a dead letter, or an intent's")],
+    name: Annotated[str, typer.Argument(metavar="PARTITION/OFFSET|ID", help="a dead letter, or an intent's")],
     format: _Format = Format.TEXT,
     timeout: _Timeout = 30.0,
 ) -> None:
@@ -119,7 +119,7 @@ def show(
 @app.command(epilog=_REPLAY)
 def replay(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[PARTITION:OFFSET|ID]...", help="dead letters, or intents'")
+        list[str] | None, typer.Argument(metavar="[PARTITION/OFFSET|ID]...", help="dead letters, or intents'")
     ] = None,
     reason: _Reasons = None,
     tenant: _Tenants = None,
@@ -197,7 +197,9 @@ def _select(names: Sequence[str], filters: Filters, timeout: float) -> list[Lett
         if (called or not names) and filters.take(letter):
             found.append(letter)
     if missing:
-        raise NoSuchDeadLetter(f"no such dead letter: {min(missing)}")
+        raise NoSuchDeadLetter(
+            f"no such dead letter: {min(missing)}", hint="`sexton dead-letters list` shows them"
+        )
     return sorted(found, key=lambda letter: letter.place)
 
 

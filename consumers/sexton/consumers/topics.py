@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -105,13 +106,14 @@ def read(
     )
     consumer = Consumer(config)
     try:
-        partitions = _partitions(consumer, name, timeout)
+        partitions = _partitions(consumer, settings, name, timeout)
         at = OFFSET_BEGINNING if start is Start.BEGINNING else OFFSET_END
         ends = _ends(consumer, name, partitions, timeout) if until_end else {}
         consumer.assign([TopicPartition(name, number, at) for number in partitions])
         yield from _records(consumer, ends, until_end=until_end, timeout=timeout)
     except KafkaException as error:
-        raise KafkaUnavailable(f"kafka does not answer: {_told(error)}", hint=_HINT) from error
+        brokers = settings.kafka_bootstrap_servers
+        raise KafkaUnavailable(f"the brokers do not answer: {brokers}: {_told(error)}") from error
     finally:
         consumer.close()
 
@@ -124,16 +126,24 @@ def read_if_there(settings: Settings, topic: str, timeout: float = 30.0) -> Iter
         return
 
 
-_HINT = "is SEXTON_KAFKA_BOOTSTRAP_SERVERS right? `sexton doctor` looks"
-
-
-def _partitions(consumer: Consumer, name: str, timeout: float) -> list[int]:
+def _partitions(consumer: Consumer, settings: Settings, name: str, timeout: float) -> list[int]:
     found = consumer.list_topics(name, timeout=timeout).topics[name]
     if found.error is not None:
         if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise TopicMissing(f"no such topic: {name}", hint="`sexton topics create` creates all of them")
+            raise TopicMissing(f"no such topic: {name}", hint=_where_it_may_be(settings, name))
         raise KafkaException(found.error)
     return sorted(found.partitions)
+
+
+def _where_it_may_be(settings: Settings, name: str) -> str:
+    short = name.removeprefix(settings.topic_prefix)
+    if short in _NAMES:
+        return (
+            f"`sexton topics create` makes it; or is SEXTON_TOPIC_PREFIX not {settings.topic_prefix!r} there?"
+        )
+    close = difflib.get_close_matches(short, _NAMES, n=1)
+    asked = f"did you mean {close[0]}? " if close else ""
+    return f"{asked}Sexton's topics: {', '.join(sorted(_NAMES))}"
 
 
 def _ends(consumer: Consumer, name: str, partitions: Sequence[int], timeout: float) -> dict[int, int]:
@@ -152,9 +162,7 @@ def _records(consumer: Consumer, ends: dict[int, int], *, until_end: bool, timeo
     while waiting or not until_end:
         messages = consumer.consume(_BATCH, _SLICE_S)
         if not messages and until_end and time.monotonic() - progress > timeout:
-            raise KafkaUnavailable(
-                f"no progress in {timeout:g} s, partitions left: {len(waiting)}", hint=_HINT
-            )
+            raise KafkaUnavailable(f"no progress in {timeout:g} s, partitions left: {len(waiting)}")
         for message in messages:
             partition, offset = _place(message)
             error = message.error()

@@ -100,7 +100,10 @@ def _done(future: Future[Any], message: str, tolerate: int | None = None) -> boo
     try:
         future.result(timeout=_SECONDS + 5)
     except KafkaException as error:
-        if error.args[0].code() == tolerate:
+        code = error.args[0].code()
+        if code == tolerate:
             return False
-        raise KafkaUnavailable(f"{message}: {error.args[0].str()}") from error
+        # The client's own errors are below zero; others are an answer, so the brokers are not away.
+        hint = None if code < 0 else "the brokers say no: to an option given, or for want of a right?"
+        raise KafkaUnavailable(f"{message}: {error.args[0].str()}", hint=hint) from error
     return True

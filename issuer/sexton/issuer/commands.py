@@ -62,10 +62,12 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
 
     from sexton.issuer.http import create_app
     from sexton.issuer.service import Service
+    from sexton.schemas.cluster import reach
 
     if (settings.issuer_tls_cert is None) != (settings.issuer_tls_key is None):
         raise InvalidSettings("SEXTON_ISSUER_TLS_CERT and SEXTON_ISSUER_TLS_KEY go together")
-    service = Service(settings)
+    # Soon, and by name: what the service asks for first would only be told as late, half a minute later.
+    service = Service(reach(settings))
     try:
         config = uvicorn.Config(
             create_app(service),
@@ -142,8 +144,9 @@ def rebuild() -> None:
     Example: sexton issuer rebuild
     """
     from sexton.issuer.maintenance import rebuild_projection
+    from sexton.schemas.cluster import reach
 
-    count = rebuild_projection(load())
+    count = rebuild_projection(reach(load()))
     print(f"rebuilt from the log: {count} tenants", file=sys.stderr)
 
 
@@ -158,8 +161,9 @@ def verify(
     Example: sexton issuer verify
     """
     from sexton.issuer.maintenance import verify_projection
+    from sexton.schemas.cluster import reach
 
-    found = verify_projection(load())
+    found = verify_projection(reach(load()))
     for each in found:
         row = {"tenant": each.tenant, "redis": each.raw or None, "log": each.expected or None}
         if form is _Format.JSON:
@@ -186,7 +190,13 @@ def show(
     with IssuerClient.of(settings) as issuer:
         found = issuer.tenant(tenant)
     if found is None:
-        raise RequestRefused("unknown-tenant", f"the log does not know the tenant: {tenant}", status=404)
+        raise RequestRefused(
+            "unknown-tenant",
+            f"the log does not know the tenant: {tenant}",
+            status=404,
+            hint="is the name right? A tenant is known once it was attached, or imported"
+            " (`sexton issuer import`)",
+        )
     if form is _Format.JSON:
         print(json.dumps(asdict(found)))
         return

@@ -50,6 +50,8 @@ Entry = str
 class RedisUnavailable(EnvironmentFault):
     """Redis does not answer, or answers that it cannot serve now."""
 
+    usual_hint = "is Redis up, and SEXTON_REDIS_URL right? `sexton doctor` looks"
+
 
 class EvictingRedis(RedisUnavailable):
     """Redis may throw keys away by itself."""

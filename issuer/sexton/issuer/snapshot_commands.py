@@ -30,8 +30,9 @@ def snapshot(
     Example: sexton issuer snapshot
     """
     from sexton.issuer.snapshot_keeper import take_snapshot
+    from sexton.schemas.cluster import reach
 
-    taken = take_snapshot(load(), _TIMEOUT_S)
+    taken = take_snapshot(reach(load()), _TIMEOUT_S)
     manifest = taken.manifest
     if form is _Format.JSON:
         told = {
@@ -64,8 +65,9 @@ def truncate(
     """
     from sexton.issuer import truncation
     from sexton.issuer.deadline import Deadline
+    from sexton.schemas.cluster import reach
 
-    settings, deadline = load(), Deadline.after(_TIMEOUT_S)
+    settings, deadline = reach(load()), Deadline.after(_TIMEOUT_S)
     made = truncation.plan(settings, deadline)
     told = {**asdict(made), "records": made.records, "executed": False}
     if len(made.snapshots) == 1:

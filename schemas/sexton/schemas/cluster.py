@@ -21,7 +21,7 @@ from sexton.schemas.errors import KafkaUnavailable
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TopicFound
 
-__all__ = ["Cluster", "NoSuchTopic", "TopicFacts", "TopicIdentity", "result"]
+__all__ = ["Cluster", "NoSuchTopic", "TopicFacts", "TopicIdentity", "reach", "result"]
 
 _REACH_S = 10.0
 _ANSWER_S = 30.0
@@ -49,6 +49,8 @@ class TopicFacts:
 class NoSuchTopic(KafkaUnavailable):
     """The brokers know no such topic, or not yet."""
 
+    usual_hint = "`sexton topics create` makes those that are absent"
+
 
 class Cluster:
     """Asks the brokers; every method raises KafkaUnavailable when they do not answer in time.
@@ -57,6 +59,7 @@ class Cluster:
     """
 
     def __init__(self, settings: Settings, **properties: Any) -> None:
+        self._brokers = settings.kafka_bootstrap_servers
         self.admin = AdminClient(settings.kafka(log_level=0, **properties))
 
     def topic_names(self) -> frozenset[str]:
@@ -139,7 +142,14 @@ class Cluster:
         try:
             return self.admin.list_topics(timeout=timeout_s)
         except KafkaException as error:
-            raise KafkaUnavailable(f"the brokers do not answer: {error.args[0].str()}") from error
+            told = f"the brokers do not answer: {self._brokers}: {error.args[0].str()}"
+            raise KafkaUnavailable(told) from error
+
+
+def reach(settings: Settings) -> Settings:
+    """Return the settings once the brokers that they name have answered; raises KafkaUnavailable."""
+    Cluster(settings).refresh()
+    return settings
 
 
 def result(future: Future[Any], what: str, timeout_s: float = _ANSWER_S) -> Any:

@@ -19,6 +19,8 @@ A new error picks its parent by what the caller can do about it.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 __all__ = [
     "EnvironmentFault",
     "InvalidEvent",
@@ -37,12 +39,16 @@ __all__ = [
 
 
 class SextonError(Exception):
-    """Something went wrong in Sexton, or in the use of it."""
+    """Something went wrong in Sexton, or in the use of it.
+
+    `hint` says what to do; `usual_hint` is the class' own, for an error that was raised without one.
+    """
 
     exit_code = 1
+    usual_hint: ClassVar[str | None] = None
 
     def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
-        self.hint = hint
+        self.hint = hint or self.usual_hint
         super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0].rstrip("."))
 
 
@@ -84,13 +90,19 @@ class EnvironmentFault(SextonError):
 class IssuerUnavailable(EnvironmentFault):
     """The issuer does not answer, or answers that it cannot judge now."""
 
+    usual_hint = "is the issuer up, and SEXTON_ISSUER_URL right? `sexton doctor` looks"
+
 
 class KafkaUnavailable(EnvironmentFault):
     """Kafka does not answer in time."""
 
+    usual_hint = "are the brokers up, and SEXTON_KAFKA_BOOTSTRAP_SERVERS right? `sexton doctor` looks"
+
 
 class StoreUnavailable(EnvironmentFault):
     """The object store does not answer in time."""
+
+    usual_hint = "is the store up, and SEXTON_S3_ENDPOINT_URL right? `sexton doctor --bucket BUCKET` looks"
 
 
 class ToolMissing(EnvironmentFault):
@@ -103,10 +115,10 @@ class RequestRefused(SextonError):
     `type` is the stable problem type of the answer (RFC 9457), `status` its HTTP status.
     """
 
-    def __init__(self, type: str, message: str, *, status: int = 409) -> None:
+    def __init__(self, type: str, message: str, *, status: int = 409, hint: str | None = None) -> None:
         self.type = type
         self.status = status
-        super().__init__(message)
+        super().__init__(message, hint=hint)
 
 
 class LogBroken(SextonError):

@@ -26,6 +26,8 @@ HINTS = {
     "PermanentRedirect": "the bucket is in another region: set SEXTON_S3_REGION",
     "RequestTimeTooSkewed": "the clock of this machine is wrong",
     "ExpiredToken": "the credentials have expired",
+    "NoSuchBucket": "is the bucket's name right, and is it in this store? SEXTON_S3_ENDPOINT_URL says which",
+    "AccessDenied": "the credentials lack a right: docs/executor.md lists those that are needed",
 }
 """What to do about an error, by the store's code."""
 
@@ -68,7 +70,7 @@ class StoreRefused(SextonError):
         self.retry_after_s = retry_after_s
         if status >= 500:
             self.exit_code = EnvironmentFault.exit_code
-        super().__init__(message, hint=hint)
+        super().__init__(message, hint=hint or HINTS.get(code))
 
     @property
     def kind(self) -> Kind:

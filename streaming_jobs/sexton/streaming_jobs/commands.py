@@ -63,7 +63,10 @@ def run(
     ] = None,
 ) -> None:
     """Run the reaper: take intents from Kafka, judge them, delete, write outcomes."""
+    from sexton.schemas.cluster import reach
+
     settings = settings_module.load(checkpoint=checkpoint, metrics_port=metrics_port)
+    reach(settings)  # brokers that are away are told soon, and before a JVM is started
     if dry:
         show_dry_run(settings, output_format)
     else:
@@ -86,7 +89,7 @@ def show_dry_run(settings: settings_module.Settings, output_format: OutputFormat
                 place = getattr(decision, "position", None) or getattr(decision, "first", None)
                 reason = getattr(decision, "reason", None) or decision.verdict.reason  # type: ignore[union-attr]
                 named = getattr(decision, "intent_id", None) or "-"
-                print(f"{place.partition}:{place.offset}  {named}  {word_of(decision)}  {reason}")  # type: ignore[union-attr]
+                print(f"{place.partition}/{place.offset}  {named}  {word_of(decision)}  {reason}")  # type: ignore[union-attr]
     finally:
         spark.stop()
     told = " ".join(f"{word}={count}" for word, count in sorted(words.items()))
