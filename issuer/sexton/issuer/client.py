@@ -13,6 +13,7 @@ import ssl
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -59,8 +60,20 @@ _HOPELESS = ("log-broken", "wrong-topic")  # an operator has to act first
 _RANDOM = random.SystemRandom()
 
 
-class _Unanswered(IssuerUnavailable):
-    """No answer, or none for now: what was asked may have been done."""
+@dataclass(frozen=True, slots=True)
+class _Unanswered:
+    """No answer, or none for now: what was asked may have been done.
+
+    A value and not an exception, so that what is raised in the end is one error without a chain of others.
+    `closed` tells that the server closed a connection that was kept for reuse.
+    """
+
+    told: str
+    hint: str | None = None
+    closed: bool = False
+
+    def error(self) -> IssuerUnavailable:
+        return IssuerUnavailable(self.told, hint=self.hint)
 
 
 class IssuerClient:
@@ -316,35 +329,33 @@ class IssuerClient:
         """Ask until there is an answer or no time is left: with one request id that cannot count twice."""
         wait_s = _FIRST_WAIT_S
         while True:
-            try:
-                return self._once("POST", path, body, end)
-            except _Unanswered:
-                pause_s = wait_s * _RANDOM.uniform(0.5, 1.0)
-                if time.monotonic() + pause_s >= end:
-                    raise
+            answer = self._once("POST", path, body, end)
+            if not isinstance(answer, _Unanswered):
+                return answer
+            pause_s = wait_s * _RANDOM.uniform(0.5, 1.0)
+            if time.monotonic() + pause_s >= end:
+                raise answer.error()
             time.sleep(pause_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
     def _call(self, method: str, path: str, body: Any, end: float) -> dict[str, Any]:
         """Ask once, or twice when the server closed a connection that was kept for reuse."""
-        try:
-            return self._once(method, path, body, end)
-        except _Unanswered as error:
-            if not isinstance(error.__cause__, httpx.RemoteProtocolError):
-                raise
-            return self._once(method, path, body, end)
+        answer = self._once(method, path, body, end)
+        if isinstance(answer, _Unanswered) and answer.closed:
+            answer = self._once(method, path, body, end)
+        if isinstance(answer, _Unanswered):
+            raise answer.error()
+        return answer
 
-    def _once(self, method: str, path: str, body: Any, end: float) -> dict[str, Any]:
+    def _once(self, method: str, path: str, body: Any, end: float) -> dict[str, Any] | _Unanswered:
         left = end - time.monotonic()
         if left <= 0:
             raise IssuerUnavailable("no time left for a call to the issuer")
         try:
             response = self._http().request(method, self._url + path, json=body, timeout=left)
         except (httpx.TransportError, httpx.InvalidURL) as error:
-            raise _Unanswered(
-                f"the issuer does not answer: {self._url}: {error or type(error).__name__}",
-                hint="is it running? `sexton issuer serve`, `sexton local status`",
-            ) from error
+            told = f"the issuer does not answer: {self._url}: {error or type(error).__name__}"
+            return _Unanswered(told, _AWAY_HINT, isinstance(error, httpx.RemoteProtocolError))
         return _answer(response)
 
     def _http(self) -> httpx.Client:
@@ -368,19 +379,22 @@ class IssuerClient:
 
 
 _LIMITS = httpx.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=4.0)
+_AWAY_HINT = "is it running, and SEXTON_ISSUER_URL right? `sexton issuer serve`, `sexton local status`"
 
 
-def _answer(response: httpx.Response) -> dict[str, Any]:
+def _answer(response: httpx.Response) -> dict[str, Any] | _Unanswered:
     try:
         answer = response.json()
-    except ValueError as error:
-        raise IssuerUnavailable(f"not an issuer's answer: status {response.status_code}") from error
+    except ValueError:
+        raise IssuerUnavailable(f"not an issuer's answer: status {response.status_code}") from None
     if response.status_code < 300 and isinstance(answer, dict):
         return answer
     if not isinstance(answer, dict) or not isinstance(answer.get("type"), str):
         raise IssuerUnavailable(f"not an issuer's answer: status {response.status_code}")
     detail = str(answer.get("detail", ""))
     if response.status_code >= 500 or response.status_code == 429:
-        kind = IssuerUnavailable if answer["type"] in _HOPELESS else _Unanswered
-        raise kind(f"the issuer cannot answer: {answer['type']}: {detail}", hint=answer.get("hint"))
-    raise RequestRefused(answer["type"], detail, status=response.status_code)
+        unanswered = _Unanswered(f"the issuer cannot answer: {answer['type']}: {detail}", answer.get("hint"))
+        if answer["type"] in _HOPELESS:
+            raise unanswered.error()
+        return unanswered
+    raise RequestRefused(answer["type"], detail, status=response.status_code, hint=answer.get("hint"))
