@@ -34,8 +34,32 @@ def test_what_is_away_is_named_with_a_hint(installation: Installation, cli: Cli)
 
     failed = {row["probe"]: row for row in json.loads(done.stdout) if not row["ok"]}
     assert done.returncode == 75
-    assert set(failed) == {"issuer", "redis", "store no-such-bucket"}
+    assert set(failed) == {"issuer", "store no-such-bucket"}
     assert "SEXTON_ISSUER_URL" in failed["issuer"]["hint"]
+    assert "bucket's name" in failed["store no-such-bucket"]["hint"]
+
+
+@pytest.mark.real
+def test_the_redis_that_is_set_is_asked_itself(
+    installation: Installation, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong SEXTON_REDIS_URL fails though the issuer is well; without one the issuer is asked."""
+    wrong = cli("doctor", "--format", "json", env={"SEXTON_REDIS_URL": "redis://:hunter2@127.0.0.1:1/0"})
+    right = cli("doctor", "--format", "json")
+    monkeypatch.delenv("SEXTON_REDIS_URL")
+    unset = cli("doctor", "--format", "json")
+
+    found = [
+        next(row for row in json.loads(done.stdout) if row["probe"] == "redis")
+        for done in (wrong, right, unset)
+    ]
+    assert [row["ok"] for row in found] == [False, True, True]
+    assert (wrong.returncode, right.returncode, unset.returncode) == (75, 0, 0)
+    assert "127.0.0.1:1/0: Redis: " in found[0]["detail"]
+    assert "hunter2" not in wrong.stdout + wrong.stderr
+    assert "SEXTON_REDIS_URL" in found[0]["hint"]
+    assert found[1]["detail"] == f"{installation.env['SEXTON_REDIS_URL']} answers, and evicts nothing"
+    assert "through the issuer" in found[2]["detail"]
 
 
 def test_nothing_is_there(cli: Cli) -> None:

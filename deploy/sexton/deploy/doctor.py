@@ -150,8 +150,20 @@ def _issuer(settings: Settings, path: str) -> str:
 
 
 def _redis(settings: Settings) -> str:
-    # Redis is the issuer's own: it checks version and memory policy at start, and is ready only with Redis.
-    return f"through the issuer, {_issuer(settings, '/readyz')}"
+    if "redis_url" not in settings.model_fields_set:
+        # It need not be reachable from here: the issuer checks it at its start, and is ready with it only.
+        return f"SEXTON_REDIS_URL is not set; through the issuer, {_issuer(settings, '/readyz')}"
+    from sexton.issuer.projection import Projection
+
+    address = settings_module.without_password(settings.redis_url.get_secret_value())
+    projection = Projection(settings, "doctor")
+    try:
+        projection.check_server()
+    except EnvironmentFault as error:
+        raise EnvironmentFault(f"{address}: {error}", hint=error.hint) from error
+    finally:
+        projection.close()
+    return f"{address} answers, and evicts nothing"
 
 
 def _store(settings: Settings) -> str:
