@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.deploy.main import NOUNS, Noun, run
+from sexton.deploy.main import NOUNS, Noun, _load, run
 from sexton.schemas.errors import LogBroken
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -27,10 +27,51 @@ class TestErrors:
             capsys.readouterr().err == "error: unknown noun: topic\n\nhint: did you mean `sexton topics`?\n"
         )
 
-    @pytest.mark.parametrize("arguments", [["topics", "chek"], ["config", "show", "--nope"], ["local"], []])
-    def test_wrong_usage_exits_2(self, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-        """Unknown verbs, unknown flags and a missing verb exit 2 and print nothing on stdout but help."""
+    @pytest.mark.parametrize(
+        ("arguments", "told", "hint"),
+        [
+            ("topics chek", "no such command 'chek'. Did you mean 'check'?", "sexton topics --help"),
+            ("config show --nope", "no such option: --nope", "sexton config show --help"),
+            ("tail", "missing argument 'topic'", "sexton tail --help"),
+            ("intents emit", "missing option '--file'", "sexton intents emit --help"),
+            ("tail a b", "got unexpected extra argument(s) (b)", "sexton tail --help"),
+            (
+                "config show --format yaml",
+                "invalid value for '--format': 'yaml' is not one of 'text', 'json'",
+                "sexton config show --help",
+            ),
+            (
+                "issuer serve --port x",
+                "invalid value for '--port': a whole number is needed: 'x'",
+                "sexton issuer serve --help",
+            ),
+            (
+                "topics create --partitions 0",
+                "invalid value for '--partitions': a number of at least 1 is needed: '0'",
+                "sexton topics create --help",
+            ),
+        ],
+    )
+    def test_wrong_usage_has_the_form_of_every_error(
+        self, arguments: str, told: str, hint: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """What cannot be parsed is one plain sentence and a hint on stderr, and exits 2."""
+        assert run(arguments.split()) == 2
+
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err == f"error: {told}\n\nhint: `{hint}` tells how it is called\n"
+
+    @pytest.mark.parametrize("arguments", [["local"], []])
+    def test_a_missing_verb_shows_the_help(
+        self, arguments: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Without a verb the help comes, on stderr, and the exit code is 2."""
         assert run(arguments) == 2
+
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert "up" in shown.err
 
     @pytest.mark.parametrize(
         ("error", "code", "told"),
@@ -89,15 +130,36 @@ class TestHelp:
         assert done.stdout.splitlines()[-1] == "[]"
         assert all(f"  {noun.name} " in done.stdout for noun in NOUNS)
 
+    def test_help_lists_the_verbs_that_there_are(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """`sexton --help` names each noun's verbs, all of them and no other."""
+        assert run(["--help"]) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        for noun in NOUNS:
+            verbs = getattr(_load(noun), "commands", {})
+            assert set(noun.verbs) == set(verbs)
+            assert all(verb in told for verb in noun.verbs)
+
     @pytest.mark.parametrize(
-        "command", ["local up", "local down", "local status", "topics create", "topics check"]
+        "command", [" ".join((noun.name, verb)).strip() for noun in NOUNS for verb in noun.verbs or ("",)]
     )
     def test_every_verb_ends_with_examples(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
-        """The help of a verb ends with examples of it."""
+        """The help of a verb fits into 80 columns and ends with examples of it, a line each."""
         assert run([*command.split(), "--help"]) == 0
 
-        examples = capsys.readouterr().out.partition("Examples:")[2]
-        assert f"sexton {command}" in examples
+        told = capsys.readouterr().out
+        examples = [line for line in told.partition("\n  Examples:\n")[2].splitlines() if line.strip()]
+        assert examples
+        assert all(f"sexton {command}" in line for line in examples)
+        assert all(len(line) <= 80 for line in told.splitlines())
+
+    @pytest.mark.parametrize("noun", ["", *(noun.name for noun in NOUNS if noun.verbs)])
+    def test_no_noun_is_told_by_half(self, noun: str, capsys: pytest.CaptureFixture[str]) -> None:
+        """The help of a noun fits into 80 columns, and no verb's line is cut off."""
+        assert run([*noun.split(), "--help"]) == 0
+
+        told = capsys.readouterr().out.splitlines()
+        assert not [line for line in told if line.endswith("...") and not line.startswith("Usage:")]
+        assert all(len(line) <= 80 for line in told)
 
     def test_help_works_with_wrong_settings(self, cli: Cli) -> None:
         """Help does not need valid settings: it may be what is asked for because of them."""

@@ -16,16 +16,23 @@ from sexton.schemas.forms import to_json
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import load
 
-__all__ = ["intents_app", "status", "tail"]
+__all__ = ["EXAMPLES", "intents_app", "status", "tail"]
 
 intents_app = typer.Typer(
     help="Deletion intents.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
 )
+EXAMPLES = """\b
+Examples:
+  sexton tail outcomes --until-end
+  sexton tail intents --from end
+  sexton tail dead-letters --until-end --format json | jq .value.reason
+"""
+"""Of `sexton tail`."""
 _STATUS = """\b
 Examples:
   sexton intents status 6f1c9a52-7f0e-4c39-9d0b-0f4a1be3a1aa
   sexton intents status ID --format json | jq .state
-  sexton intents status                     counts of all: submitted = final + pending
+  sexton intents status                     counts of all
 """
 
 
@@ -41,7 +48,7 @@ def _noun() -> None:
     """Deletion intents: ask for deletions, and see what became of them."""
 
 
-@intents_app.command(epilog=_STATUS)
+@intents_app.command(epilog=_STATUS, short_help="pending, or the outcome; or counts of all")
 def status(
     intent_id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="the intent's id; without it all are counted")
@@ -78,12 +85,6 @@ def tail(
     """Print the decoded records of a topic, one a line: position, time, key, and what each says.
 
     A record that cannot be decoded is shown raw, in hex. Without --until-end it goes on until Ctrl-C.
-
-    \b
-    Examples:
-      sexton tail outcomes --until-end
-      sexton tail intents --from end
-      sexton tail dead-letters --until-end --format json | jq .value.reason
     """
     settings = load()
     codec = open_codec(settings)

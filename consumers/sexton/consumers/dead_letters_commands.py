@@ -46,12 +46,12 @@ _Timeout = Annotated[float, typer.Option(min=0.1, help="seconds without an answe
 _LIST = """\b
 Examples:
   sexton dead-letters list --since 24h
-  sexton dead-letters list --reason AccessDenied --bucket layers --format json | jq .intent_id
+  sexton dead-letters list --reason AccessDenied --bucket layers --format json
 """
 _SHOW = """\b
 Examples:
   sexton dead-letters show 2/17
-  sexton dead-letters show 6f1c9a52-7f0e-4c39-9d0b-0f4a1be3a1aa --format json | jq .intent
+  sexton dead-letters show INTENT-ID --format json | jq .intent
 """
 _REPLAY = """\b
 Examples:
@@ -75,7 +75,7 @@ def _noun() -> None:
     """Dead letters: records and keys that could not be worked on. Look, mend, send again."""
 
 
-@app.command("list", epilog=_LIST)
+@app.command("list", epilog=_LIST, short_help="print the dead letters, one a line")
 def list_(
     reason: _Reasons = None,
     tenant: _Tenants = None,
@@ -98,7 +98,7 @@ def list_(
     print(f"{len(found)} dead letters", file=sys.stderr)
 
 
-@app.command(epilog=_SHOW)
+@app.command(epilog=_SHOW, short_help="print all that a dead letter holds")
 def show(
     name: Annotated[str, typer.Argument(metavar="PARTITION/OFFSET|ID", help="a dead letter, or an intent's")],
     format: _Format = Format.TEXT,
@@ -116,7 +116,7 @@ def show(
             print(show_text(codec, letter))
 
 
-@app.command(epilog=_REPLAY)
+@app.command(epilog=_REPLAY, short_help="print what a replay would write, or write it")
 def replay(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[PARTITION/OFFSET|ID]...", help="dead letters, or intents'")

@@ -18,11 +18,11 @@ app = typer.Typer(
 _EXAMPLES = """\b
 Examples:
   sexton config show
-  sexton config show --format json | jq -r '.[] | select(.source != "default") | .variable'
+  sexton config show --format json | jq '.[] | select(.source != "default")'
 """
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command(epilog=_EXAMPLES, short_help="print every setting with its source")
 def show(
     format: Annotated[Format, typer.Option(help="how to print")] = Format.TEXT,
 ) -> None:

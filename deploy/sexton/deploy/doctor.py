@@ -19,7 +19,13 @@ from sexton.schemas.settings import Settings
 if TYPE_CHECKING:
     from sexton.storage import ObjectStore
 
-__all__ = ["Finding", "doctor", "examine"]
+__all__ = ["EXAMPLES", "Finding", "doctor", "examine"]
+
+EXAMPLES = """\b
+Examples:
+  sexton doctor
+  sexton doctor --bucket backups --format json
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +50,6 @@ def doctor(
     """Probe Java, jars, Kafka, topics, issuer, Redis and the store; exit 75 if anything is not as needed.
 
     In a bucket it writes one object under `sexton-doctor/` and deletes it again.
-
-    \b
-    Examples:
-      sexton doctor
-      sexton doctor --bucket backups --format json
     """
     findings = examine(settings_module.load(), bucket or ())
     if format is Format.JSON:

@@ -8,4 +8,4 @@ from sexton.producers.commands import EXAMPLES, emit
 __all__ = ["app"]
 
 app = intents_app
-app.command(epilog=EXAMPLES)(emit)
+app.command(epilog=EXAMPLES, short_help="emit intents from a file of JSON lines")(emit)

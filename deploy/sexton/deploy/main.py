@@ -7,6 +7,7 @@ import importlib
 import logging
 import os
 import sys
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,51 +20,71 @@ __all__ = ["NOUNS", "Noun", "main", "run"]
 class Noun:
     """One noun: `target` is `module:attribute` of its Typer app, or of a function for a noun without verbs.
 
-    `extra` names what has to be installed for it; with `java`, JAVA_HOME is set to a usable one.
+    `extra` names what has to be installed for it; with `java`, JAVA_HOME is set to a usable one. The examples
+    of a function are the module's `EXAMPLES`, those of a verb its own.
     """
 
     name: str
     target: str
     extra: str
     summary: str
+    verbs: tuple[str, ...] = ()
     java: bool = False
 
 
 NOUNS = (
-    Noun("local", "sexton.deploy.local.commands:app", "local", "the local stack: up, down, status"),
-    Noun("demo", "sexton.deploy.demo.command:demo", "local", "a guided end-to-end run on a throw-away stack"),
     Noun(
-        "topics",
-        "sexton.deploy.topics_commands:app",
-        "consumers",
-        "create the topics, or check their settings",
+        "local",
+        "sexton.deploy.local.commands:app",
+        "local",
+        "the local stack",
+        ("up", "down", "status", "faults"),
     ),
-    Noun("issuer", "sexton.issuer.commands:app", "issuer", "the generation authority: serve, rebuild, show"),
-    Noun("reaper", "sexton.streaming_jobs.commands:app", "streaming", "the streaming job: run", java=True),
-    Noun("intents", "sexton.deploy.intents_commands:app", "consumers", "emit intents, ask for their status"),
+    Noun("demo", "sexton.deploy.demo.command:demo", "local", "a guided end-to-end run on a throw-away stack"),
+    Noun("topics", "sexton.deploy.topics_commands:app", "consumers", "Kafka's topics", ("create", "check")),
+    Noun(
+        "issuer",
+        "sexton.issuer.commands:app",
+        "issuer",
+        "the generation authority",
+        ("serve", "show", "rebuild", "verify", "snapshot", "truncate", "scan", "import"),
+    ),
+    Noun(
+        "reaper", "sexton.streaming_jobs.commands:app", "streaming", "the streaming job", ("run",), java=True
+    ),
+    Noun(
+        "intents",
+        "sexton.deploy.intents_commands:app",
+        "consumers",
+        "asking for deletions, and what became of them",
+        ("emit", "status"),
+    ),
     Noun("tail", "sexton.consumers.commands:tail", "consumers", "decoded records of a topic"),
     Noun(
         "dead-letters",
         "sexton.consumers.dead_letters_commands:app",
         "consumers",
-        "list and show dead letters, and send them again",
+        "what could not be worked on",
+        ("list", "show", "replay"),
     ),
-    Noun("config", "sexton.deploy.config_commands:app", "consumers", "show the settings in force"),
+    Noun("config", "sexton.deploy.config_commands:app", "consumers", "the settings in force", ("show",)),
     Noun("doctor", "sexton.deploy.doctor:doctor", "local", "preflight probes of everything outside"),
 )
 _HELP = """\
-Sexton deletes objects from shared object storage, and never one that somebody still needs.
+Sexton deletes objects from shared object storage, and never one that somebody
+still needs.
 
 Usage: sexton <noun> <verb> [options]
 
-Nouns:
+Nouns, and the verbs of each:
 {nouns}
 
 Options:
   --version  print the version
-  --help     this text; `sexton <noun> --help` tells a noun's verbs
+  --help     this text; `sexton <noun> <verb> --help` tells the options
 
-Settings are SEXTON_... variables: `sexton config show` prints each with its value and source.
+Settings are SEXTON_... variables: `sexton config show` prints each with its
+value and source.
 Exit codes: 0 done, 1 the request failed, 2 wrong usage or internal error,
 75 an environment fault (nothing advanced; try again), 130 interrupted.
 
@@ -100,9 +121,8 @@ def run(arguments: list[str]) -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("--help", "-h", "help"):
-        width = max(len(noun.name) for noun in NOUNS)
-        nouns = "\n".join(f"  {noun.name:<{width}}  {noun.summary}" for noun in NOUNS)
-        print(_HELP.format(nouns=nouns), end="", file=sys.stdout if arguments else sys.stderr)
+        told = _HELP.format(nouns="\n".join(map(_line, NOUNS)))
+        print(told, end="", file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else 2
     if arguments[0] == "--version":
         from importlib.metadata import version
@@ -114,11 +134,16 @@ def _dispatch(arguments: list[str]) -> int:
     _start_logging()
     if noun.java and "--help" not in arguments:
         _set_java_home()
-    try:
-        command(args=arguments[1:], prog_name=f"sexton {noun.name}")
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    return 0
+    from sexton.deploy.usage import invoke
+
+    return invoke(command, arguments[1:], f"sexton {noun.name}")
+
+
+def _line(noun: Noun) -> str:
+    width = max(len(each.name) for each in NOUNS)
+    told = f"{noun.summary}: {', '.join(noun.verbs)}" if noun.verbs else noun.summary
+    indent = " " * (width + 4)
+    return textwrap.fill(told, 80, initial_indent=f"  {noun.name:<{width}}  ", subsequent_indent=indent)
 
 
 def _noun(name: str) -> Noun:
@@ -136,7 +161,8 @@ def _load(noun: Noun) -> Any:
         import typer
         from typer.main import get_command, get_group
 
-        found = getattr(importlib.import_module(module), attribute)
+        imported = importlib.import_module(module)
+        found = getattr(imported, attribute)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "sexton":
             raise
@@ -148,7 +174,7 @@ def _load(noun: Noun) -> Any:
         found.rich_markup_mode = None  # plain help, the same for every noun, readable in a log
         return get_group(found)
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(noun.name)(found)
+    single.command(noun.name, epilog=imported.EXAMPLES)(found)
     return get_command(single)
 
 

@@ -26,7 +26,7 @@ Examples:
 """
 
 
-@app.command(epilog=_CREATE)
+@app.command(epilog=_CREATE, short_help="create the topics that are missing")
 def create(
     replication_factor: Annotated[
         int | None,
@@ -46,7 +46,7 @@ def create(
     say(f"{len(created)} topics created" if created else "every topic is there")
 
 
-@app.command(epilog=_CHECK)
+@app.command(epilog=_CHECK, short_help="compare the topics with what is needed")
 def check(
     format: Annotated[Format, typer.Option(help="how to print")] = Format.TEXT,
 ) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sexton.issuer import logs
-from sexton.issuer.migration_commands import import_, scan_
-from sexton.issuer.snapshot_commands import snapshot, truncate
+from sexton.issuer.migration_commands import IMPORT, SCAN, import_, scan_
+from sexton.issuer.snapshot_commands import SNAPSHOT, TRUNCATE, snapshot, truncate
 from sexton.schemas.errors import InvalidSettings, RequestRefused, SextonError
 from sexton.schemas.settings import Settings, load
 
@@ -25,12 +25,35 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    no_args_is_help=True, help="The generation authority: serve, rebuild Redis, look at a tenant."
+    help="The generation authority: serve, rebuild Redis, look at a tenant.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
 )
-app.command("import")(import_)
-app.command("scan")(scan_)
-app.command()(snapshot)
-app.command()(truncate)
+app.command("import", epilog=IMPORT, short_help="start tenants at the generations that they have")(import_)
+app.command("scan", epilog=SCAN, short_help="highest generations in the keys of a bucket")(scan_)
+app.command(epilog=SNAPSHOT, short_help="take a snapshot of the state")(snapshot)
+app.command(epilog=TRUNCATE, short_help="delete the log below verified snapshots")(truncate)
+_SERVE = """\b
+Examples:
+  sexton issuer serve
+  sexton issuer serve --bind 0.0.0.0:8350
+  sexton issuer serve --port 0
+"""
+_REBUILD = """\b
+Examples:
+  sexton issuer rebuild
+"""
+_VERIFY = """\b
+Examples:
+  sexton issuer verify
+  sexton issuer verify --format json
+"""
+_SHOW = """\b
+Examples:
+  sexton issuer show tenant-42
+  sexton issuer show tenant-42 --format json | jq .generation
+"""
 
 
 class _Format(StrEnum):
@@ -38,15 +61,12 @@ class _Format(StrEnum):
     JSON = "json"
 
 
-@app.command()
+@app.command(epilog=_SERVE, short_help="serve over HTTP until SIGTERM or SIGINT")
 def serve(
     bind: Annotated[str | None, typer.Option(help="host:port to listen on [SEXTON_ISSUER_BIND]")] = None,
     port: Annotated[int | None, typer.Option(help="port only; 0 takes a free one")] = None,
 ) -> None:
-    """Serve the issuer over HTTP until SIGTERM or SIGINT.
-
-    Example: sexton issuer serve --port 0
-    """
+    """Serve the issuer over HTTP until SIGTERM or SIGINT."""
     settings = load(issuer_bind=bind)
     logs.start(settings.log_level)
     host, bound_port = _address(settings, port)
@@ -137,12 +157,9 @@ def _address(settings: Settings, port: int | None) -> tuple[str, int]:
     return host.strip("[]"), int(text) if port is None else port
 
 
-@app.command()
+@app.command(epilog=_REBUILD, short_help="build Redis' projection anew from the log")
 def rebuild() -> None:
-    """Build Redis' projection anew from the log; the service may be running.
-
-    Example: sexton issuer rebuild
-    """
+    """Build Redis' projection anew from the log; the service may be running."""
     from sexton.issuer.maintenance import rebuild_projection
     from sexton.schemas.cluster import reach
 
@@ -150,15 +167,13 @@ def rebuild() -> None:
     print(f"rebuilt from the log: {count} tenants", file=sys.stderr)
 
 
-@app.command()
+@app.command(epilog=_VERIFY, short_help="compare Redis with the log")
 def verify(
     form: Annotated[_Format, typer.Option("--format", help="text or json")] = _Format.TEXT,
 ) -> None:
     """Compare Redis with the log and print every difference; exits with 1 if there is one.
 
     The service may be running: an entry that is merely late is compared again before it counts.
-
-    Example: sexton issuer verify
     """
     from sexton.issuer.maintenance import verify_projection
     from sexton.schemas.cluster import reach
@@ -175,15 +190,12 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(epilog=_SHOW, short_help="one tenant's state and history")
 def show(
     tenant: Annotated[str, typer.Argument(help="name of the tenant")],
     form: Annotated[_Format, typer.Option("--format", help="text or json")] = _Format.TEXT,
 ) -> None:
-    """Print a tenant's state and history, with the log offsets behind them.
-
-    Example: sexton issuer show tenant-42 --format json
-    """
+    """Print a tenant's state and history, with the log offsets behind them."""
     from sexton.issuer.client import IssuerClient
 
     settings = load()

@@ -15,7 +15,19 @@ from sexton.schemas.errors import UsageError
 from sexton.schemas.events import GenerationForm
 from sexton.schemas.settings import Settings, load
 
-__all__ = ["import_", "scan_"]
+__all__ = ["IMPORT", "SCAN", "import_", "scan_"]
+
+
+SCAN = """\b
+Examples:
+  sexton issuer scan s3://layers/tenants/
+  sexton issuer scan s3://layers/tenants/ --form first --format json
+"""
+IMPORT = """\b
+Examples:
+  sexton issuer import tenants.jsonl
+  sexton issuer import tenants.jsonl --scan s3://layers/tenants/
+"""
 
 
 class _Format(StrEnum):
@@ -30,10 +42,7 @@ def scan_(
     ] = GenerationForm.FINAL,
     form: Annotated[_Format, typer.Option("--format", help="text or json")] = _Format.TEXT,
 ) -> None:
-    """Print the highest generation in the keys of each tenant: the first part of a key after the prefix.
-
-    Example: sexton issuer scan s3://bucket/tenants/ --format json
-    """
+    """Print the highest generation in the keys of each tenant: the first part of a key after the prefix."""
     for each in _scan(load(), place, key_form):
         if form is _Format.JSON:
             print(json.dumps({"tenant": each.tenant, "generation": each.highest, "objects": each.objects}))
@@ -56,8 +65,6 @@ def import_(
     A row with node, number and node_generation and without a tenant is a node of the first form. Nothing is
     imported when one number is below what `--scan` finds, or when the log knows one of the tenants already.
     The same file may be run again after an interruption.
-
-    Example: sexton issuer import tenants.jsonl --scan s3://bucket/tenants/
     """
     from sexton.issuer.client import IssuerClient
 

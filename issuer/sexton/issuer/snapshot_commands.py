@@ -12,9 +12,21 @@ import typer
 
 from sexton.schemas.settings import load
 
-__all__ = ["snapshot", "truncate"]
+__all__ = ["SNAPSHOT", "TRUNCATE", "snapshot", "truncate"]
 
 _TIMEOUT_S = 3600.0
+
+
+SNAPSHOT = """\b
+Examples:
+  sexton issuer snapshot
+  sexton issuer snapshot --format json
+"""
+TRUNCATE = """\b
+Examples:
+  sexton issuer truncate              print the plan
+  sexton issuer truncate --execute    do it
+"""
 
 
 class _Format(StrEnum):
@@ -25,10 +37,7 @@ class _Format(StrEnum):
 def snapshot(
     form: Annotated[_Format, typer.Option("--format", help="text or json")] = _Format.TEXT,
 ) -> None:
-    """Take a snapshot of the state as of the log's end; issuers may be running.
-
-    Example: sexton issuer snapshot
-    """
+    """Take a snapshot of the state as of the log's end; issuers may be running."""
     from sexton.issuer.snapshot_keeper import take_snapshot
     from sexton.schemas.cluster import reach
 
@@ -60,8 +69,6 @@ def truncate(
 
     The two newest snapshots are loaded and compared with the log, event by event, first. Refused without a
     good one. Nothing does this by itself.
-
-    Example: sexton issuer truncate --execute
     """
     from sexton.issuer import truncation
     from sexton.issuer.deadline import Deadline

@@ -26,18 +26,18 @@ class OutputFormat(StrEnum):
     JSON = "json"
 
 
-app = typer.Typer(help="The streaming job that judges and executes deletion intents.", no_args_is_help=True)
+app = typer.Typer(
+    help="The streaming job that judges and executes deletion intents.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
-_EXAMPLES = """
-EXAMPLES
-
-  sexton reaper run --once            work off what is there, then exit
-
-  sexton reaper run                   keep running until SIGTERM
-
-  sexton reaper run --dry-run         show what would become of each waiting intent
-
-Exit codes: 0 done or stopped, 1 failed, 2 wrong usage, 75 an environment fault: nothing advanced, try again.
+_EXAMPLES = """\b
+Examples:
+  sexton reaper run --once       work off what is there, then exit
+  sexton reaper run              keep running until SIGTERM
+  sexton reaper run --dry-run    show what would become of each waiting intent
 """
 
 
@@ -46,7 +46,7 @@ def _noun() -> None:
     """The streaming job that judges and executes deletion intents."""
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command(epilog=_EXAMPLES, short_help="take intents, judge them, delete, write outcomes")
 def run(
     once: Annotated[bool, typer.Option("--once", help="work off what is there and exit")] = False,
     dry: Annotated[
@@ -62,7 +62,10 @@ def run(
         int | None, typer.Option(help="serve Prometheus metrics [SEXTON_METRICS_PORT]")
     ] = None,
 ) -> None:
-    """Run the reaper: take intents from Kafka, judge them, delete, write outcomes."""
+    """Run the reaper: take intents from Kafka, judge them, delete, write outcomes.
+
+    Exit 0 done or stopped, 1 failed, 75 an environment fault: nothing advanced, try again.
+    """
     from sexton.schemas.cluster import reach
 
     settings = settings_module.load(checkpoint=checkpoint, metrics_port=metrics_port)

@@ -23,18 +23,15 @@ from sexton.deploy.local import BUCKET, LocalStack
 from sexton.schemas.errors import SextonError
 from sexton.schemas.settings import Settings
 
-__all__ = ["demo"]
+__all__ = ["EXAMPLES", "demo"]
 
 _PAUSE_S = 1.2  # between sentences, for a person at a terminal
 
-_EPILOG = """
-EXAMPLES
-
+EXAMPLES = """\b
+Examples:
   sexton demo              a story of two or three minutes
-
   sexton demo --fast       without pauses; so it is when nobody watches
-
-  sexton demo --keep DIR   leave the folder of the stack behind, for a look at its logs
+  sexton demo --keep DIR   leave the stack's folder behind, with its logs
 """
 
 
@@ -145,6 +142,3 @@ def _short(key: str) -> str:
     _, tenant_id, _, _, name = key.split("/")
     tenant = next((name for name, known in TENANTS.items() if known == tenant_id), tenant_id)
     return f"{tenant}/.../{name.partition('__')[2] or name}"
-
-
-demo.__doc__ = (demo.__doc__ or "") + _EPILOG

@@ -44,13 +44,13 @@ Examples:
 """
 _FAULTS = """\b
 Examples:
-  sexton local faults --listen 127.0.0.1:9000 --to http://127.0.0.1:8333 faults.toml
-  sexton local faults --listen 127.0.0.1:0 --to http://127.0.0.1:8333 --log requests.jsonl faults.toml
+  sexton local faults --to http://127.0.0.1:8333 faults.toml
+  sexton local faults --to http://127.0.0.1:8333 --log log.jsonl faults.toml
 """
 _COLOURS = {"ready": "green", "dead": "red", "starting": "yellow"}
 
 
-@app.command(epilog=_UP)
+@app.command(epilog=_UP, short_help="start what is not running, print the variables to use")
 def up(
     dir: Directory = None,
     without: Annotated[
@@ -76,7 +76,7 @@ def up(
     say(f"ready: bucket {BUCKET}, logs in {stack.directory / 'logs'}; `sexton local down` ends it")
 
 
-@app.command(epilog=_DOWN)
+@app.command(epilog=_DOWN, short_help="end what `up` started")
 def down(
     dir: Directory = None,
     wipe: Annotated[bool, typer.Option("--wipe", help="remove its data and logs too")] = False,
@@ -90,7 +90,7 @@ def down(
     say("down")
 
 
-@app.command(epilog=_STATUS)
+@app.command(epilog=_STATUS, short_help="print how each server is")
 def status(dir: Directory = None, format: Form = Format.TEXT) -> None:
     """Print how each server is; exit 1 if one that was started does not answer."""
     stack = LocalStack(_directory(dir))
@@ -107,7 +107,7 @@ def status(dir: Directory = None, format: Form = Format.TEXT) -> None:
         raise typer.Exit(1)
 
 
-@app.command(epilog=_FAULTS)
+@app.command(epilog=_FAULTS, short_help="run the proxy that plays faults, alone")
 def faults(
     file: Annotated[Path, typer.Argument(help="the rules, as TOML (JSON where its name ends in .json)")],
     to: Annotated[str, typer.Option(help="the store that it stands before: http://HOST:PORT")],
