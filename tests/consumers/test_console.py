@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -170,6 +171,29 @@ def test_status_in_text_names_keys_and_what_was_said(settings: object, write: Wr
     assert "if generation t@8" in shown
     assert "absent=1 verdict pass (in-window)" in shown
     assert "\x1b" not in shown
+
+
+def test_status_in_text_is_a_summary(settings: object, write: Write, capsys: Capture) -> None:
+    """Keys are counted by their word; those that are not gone are named, some of them, and JSON has all."""
+    keys = [f"k{number:03}" for number in range(100)]
+    changed = [events.KeyOutcome(key, events.OutcomeWord.CHANGED, "") for key in keys[:30]]
+    outcome = replace(
+        _outcome(events.OutcomeWord.CHANGED),
+        counts={events.OutcomeWord.CHANGED: 30, events.OutcomeWord.DELETED: 70},
+        exceptions=changed,
+    )
+    write("intents", _intent(*keys))
+    assert run(["intents", "status", "i"]) == 0
+    pending = capsys.readouterr().out.splitlines()
+    write("outcomes", outcome)
+    assert run(["intents", "status", "i"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+
+    assert pending[-1] == "  keys      100 pending"
+    assert "  keys      30 changed, 70 deleted" in shown
+    assert [line.split()[1] for line in shown if line.startswith("    changed ")] == keys[:20]
+    assert shown[-1] == "    and 10 more that are not gone: --format json has every key"
+    assert set(_status(capsys)["keys"]) == set(keys)  # type: ignore[call-overload]
 
 
 def test_status_of_an_unknown_intent_fails(settings: object, capsys: Capture) -> None:

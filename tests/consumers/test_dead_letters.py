@@ -55,7 +55,7 @@ def test_the_list_has_a_line_for_each(settings: object, write: Write, capsys: Ca
     assert run(["dead-letters", "list"]) == 0
     first, second = capsys.readouterr().out.splitlines()
 
-    for told in ("0/0 ", "AccessDenied", "tenant-42", "bucket", INTENT.intent_id, "1 keys", "intents 3/17"):
+    for told in ("0/0 ", "AccessDenied", "tenant-42", "bucket", INTENT.intent_id, "1 key ", "intents 3/17"):
         assert told in first
     assert "0/2 " in second
     assert "? keys" in second

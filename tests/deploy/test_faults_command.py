@@ -120,7 +120,7 @@ class TestAlone:
             assert proxy.stderr is not None
             line = proxy.stderr.readline()
             match = re.fullmatch(
-                r"faults: (http://127\.0\.0\.1:\d+) before http://127\.0\.0\.1:9, 1 rules\n", line
+                r"faults: (http://127\.0\.0\.1:\d+) before http://127\.0\.0\.1:9, 1 rule\n", line
             )
             assert match is not None, line
             assert delete(match[1]) == 503

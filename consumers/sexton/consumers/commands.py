@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Annotated, Any
 
 import typer
 
-from sexton.consumers.fold import PENDING, Counts
+from sexton.consumers.fold import PENDING, Counts, Folded
 from sexton.consumers.output import Format, coloured, decode, printable, record_json, record_text, summary
 from sexton.consumers.status import Status, count_all, look_up
 from sexton.consumers.topics import Start, read
 from sexton.schemas.errors import SextonError
+from sexton.schemas.events import OutcomeWord
 from sexton.schemas.forms import to_json
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import load
@@ -36,6 +38,8 @@ Examples:
 """
 
 
+_GONE = frozenset({OutcomeWord.DELETED.value, OutcomeWord.ABSENT.value})
+_NAMED = 20  # keys that the text names; JSON has all
 _UNKNOWN_HINT = "is the id right? `sexton tail intents --until-end` shows the intents that are there"
 
 
@@ -58,6 +62,7 @@ def status(
 ) -> None:
     """Tell whether an intent is pending, or its outcome folded from all records about it.
 
+    The text counts the keys by their word and names those that are not gone, 20 at most; JSON has every key.
     Records are folded per key by precedence, never by arrival: deleted = absent > changed > refused > stale >
     cancelled > dead-lettered. A replay of a dead letter is an intent of its own, told with the first one.
     Without ID every intent is counted: submitted = final + pending. Exit 1 if no record names the intent.
@@ -151,8 +156,21 @@ def _status_text(found: Status) -> str:
         f"  replayed  as {printable(each.intent_id)}: {coloured(each.folded().state)}"
         for each in found.replays.values()
     ]
-    if folded.rest is not None:
-        lines.append(f"  {coloured(folded.rest.value, 14)} (all other keys)")
+    return "\n".join([*lines, *_key_lines(folded)])
+
+
+def _key_lines(folded: Folded) -> list[str]:
+    """Return how many keys have each word, then those that are not gone, some of them by name."""
     words = {key: word.value for key, word in folded.keys.items()} | dict.fromkeys(folded.pending, PENDING)
-    lines += [f"  {coloured(word, 14)} {printable(key)}" for key, word in sorted(words.items())]
-    return "\n".join(lines)
+    counts = Counter(words.values())
+    told = [f"{number} {coloured(word)}" for word, number in sorted(counts.items())]
+    if folded.rest is not None:
+        told.append(f"all {'others' if words else 'of them'} {coloured(folded.rest.value)}")
+    # While no key has a word, that it has none is told by the number alone.
+    fine = {*_GONE, PENDING} if len(counts) == 1 else _GONE
+    left = [(word, key) for key, word in sorted(words.items()) if word not in fine]
+    lines = [f"  keys      {', '.join(told)}"] if told else []
+    lines += [f"    {coloured(word, 14)} {printable(key)}" for word, key in left[:_NAMED]]
+    if len(left) > _NAMED:
+        lines.append(f"    and {len(left) - _NAMED} more that are not gone: --format json has every key")
+    return lines

@@ -31,6 +31,7 @@ from sexton.schemas.events import DeletionIntent
 from sexton.schemas.forms import from_json
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import load
+from sexton.schemas.words import counted
 
 __all__ = ["app", "list_", "replay", "show"]
 
@@ -95,7 +96,7 @@ def list_(
     found = _select((), filters, timeout)
     for letter in found:
         print(json.dumps(letter_json(letter)) if format is Format.JSON else letter_line(letter))
-    print(f"{len(found)} dead letters", file=sys.stderr)
+    print(counted(len(found), "dead letter"), file=sys.stderr)
 
 
 @app.command(epilog=_SHOW, short_help="print all that a dead letter holds")

@@ -14,6 +14,7 @@ from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import UndecodableRecord
 from sexton.schemas.forms import to_json
+from sexton.schemas.words import counted
 
 __all__ = ["hex_lines", "letter_json", "letter_line", "show_json", "show_text", "step_json", "step_line"]
 
@@ -29,7 +30,7 @@ def letter_line(letter: Letter) -> str:
         f"{letter.tenant or '-':<16}",
         f"{letter.bucket or '-':<16}",
         f"{letter.intent_id or '-':<36}",
-        f"{keys + ' keys':>10}",
+        f"{counted(keys, 'key'):>10}",
         f"{letter.event.topic} {_position(letter.first or letter.event.position)}",
     )
     return printable("  ".join(cells))
@@ -114,7 +115,7 @@ def step_line(step: Step, written: str | None) -> str:
     also = "".join(f", {letter.place}" for letter in step.letters[:-1])
     parts = [f"{step.letter.place!s}{also}", step.way.value]
     if step.writes:
-        parts.append("? keys" if step.keys is None else f"{step.keys} keys")
+        parts.append(counted("?" if step.keys is None else step.keys, "key"))
     parts.append(f"of {step.letter.intent_id or 'an unreadable record'}")
     parts.append(step.why if step.first is None else f"{step.why} {_position(step.first)}")
     if step.replays:
@@ -149,14 +150,16 @@ def _value_lines(codec: Codec, letter: Letter) -> Iterator[str]:
     why = "" if letter.trouble is None else f" ({letter.trouble.reason}: {letter.trouble})"
     head = _head(codec, letter)
     if head is None:
-        yield printable(f"record value, {len(value)} bytes, undecodable{why}:")
+        yield printable(f"record value, {counted(len(value), 'byte')}, undecodable{why}:")
         yield from hex_lines(value)
         return
     event, left = head
-    yield printable(f"record value, {len(value)} bytes{why}; it starts with a {type(event).__name__}:")
+    yield printable(
+        f"record value, {counted(len(value), 'byte')}{why}; it starts with a {type(event).__name__}:"
+    )
     yield from _pretty(event)
     if left:
-        yield f"and ends with {left} bytes more:"
+        yield f"and ends with {counted(left, 'byte')} more:"
         yield from hex_lines(value[-left:], len(value) - left)
 
 

@@ -15,6 +15,7 @@ from sexton.deploy.output import Format, coloured, say, show_json, show_table
 from sexton.schemas import settings as settings_module
 from sexton.schemas.errors import EnvironmentFault, IssuerUnavailable, KafkaUnavailable, SextonError
 from sexton.schemas.settings import Settings
+from sexton.schemas.words import counted
 
 if TYPE_CHECKING:
     from sexton.storage import ObjectStore
@@ -130,10 +131,11 @@ def _topics(settings: Settings) -> str:
     if fatal:
         first = fatal[0]
         raise KafkaUnavailable(
-            f"{len(fatal)} errors, one: {first.topic}: {first.setting}: {first.found}, not {first.needed}",
+            f"{counted(len(fatal), 'error')}, the first: {first.topic}: {first.setting}:"
+            f" {first.found}, not {first.needed}",
             hint="`sexton topics check` lists them; `sexton topics create` makes those that are absent",
         )
-    return f"{len(problems)} warnings: see `sexton topics check`" if problems else "as needed"
+    return f"{counted(len(problems), 'warning')}: see `sexton topics check`" if problems else "as needed"
 
 
 def _issuer(settings: Settings, path: str) -> str:

@@ -10,6 +10,7 @@ import typer
 from sexton.deploy import topics
 from sexton.deploy.output import Format, say, show_json, show_table
 from sexton.schemas import settings
+from sexton.schemas.words import counted
 
 __all__ = ["app"]
 
@@ -43,7 +44,7 @@ def create(
     created = topics.create_installation(settings.load(), replication_factor, partitions)
     for name in created:
         print(name)
-    say(f"{len(created)} topics created" if created else "every topic is there")
+    say(f"{counted(len(created), 'topic')} created" if created else "every topic is there")
 
 
 @app.command(epilog=_CHECK, short_help="compare the topics with what is needed")
@@ -61,6 +62,6 @@ def check(
     elif rows:
         show_table(rows, ("severity", "topic", "setting", "found", "needed"))
     fatal = sum(problem.fatal for problem in problems)
-    say(f"{fatal} errors, {len(problems) - fatal} warnings")
+    say(f"{counted(fatal, 'error')}, {counted(len(problems) - fatal, 'warning')}")
     if fatal:
         raise typer.Exit(1)

@@ -18,6 +18,7 @@ from sexton.issuer.migration_commands import IMPORT, SCAN, import_, scan_
 from sexton.issuer.snapshot_commands import SNAPSHOT, TRUNCATE, snapshot, truncate
 from sexton.schemas.errors import InvalidSettings, RequestRefused, SextonError
 from sexton.schemas.settings import Settings, load
+from sexton.schemas.words import counted
 
 if TYPE_CHECKING:
     from sexton.issuer.service import Service
@@ -164,7 +165,7 @@ def rebuild() -> None:
     from sexton.schemas.cluster import reach
 
     count = rebuild_projection(reach(load()))
-    print(f"rebuilt from the log: {count} tenants", file=sys.stderr)
+    print(f"rebuilt from the log: {counted(count, 'tenant')}", file=sys.stderr)
 
 
 @app.command(epilog=_VERIFY, short_help="compare Redis with the log")

@@ -14,6 +14,7 @@ from sexton.issuer.migration import Found, check_not_below, chunks, read_plan, s
 from sexton.schemas.errors import UsageError
 from sexton.schemas.events import GenerationForm
 from sexton.schemas.settings import Settings, load
+from sexton.schemas.words import counted
 
 __all__ = ["IMPORT", "SCAN", "import_", "scan_"]
 
@@ -77,7 +78,10 @@ def import_(
     with IssuerClient.of(settings, caller="sexton issuer import") as issuer:
         for request_id, tenants, nodes in chunks(plan):
             issuer.import_tenants(tenants, nodes, request_id)
-    print(f"imported: {len(plan.tenants)} tenants, {len(plan.nodes)} nodes", file=sys.stderr)
+    print(
+        f"imported: {counted(len(plan.tenants), 'tenant')}, {counted(len(plan.nodes), 'node')}",
+        file=sys.stderr,
+    )
 
 
 def _scan(settings: Settings, place: str, form: GenerationForm) -> list[Found]:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from sexton.schemas.settings import load
+from sexton.schemas.words import counted
 
 __all__ = ["SNAPSHOT", "TRUNCATE", "snapshot", "truncate"]
 
@@ -57,7 +58,7 @@ def snapshot(
     print(f"snapshot    {manifest.snapshot_id}")
     print(f"log offset  {manifest.log_offset}")
     print(f"tenants     {manifest.tenants}")
-    print(f"size        {sum(manifest.sizes)} bytes in {len(manifest.sizes)} chunks")
+    print(f"size        {counted(sum(manifest.sizes), 'byte')} in {counted(len(manifest.sizes), 'chunk')}")
 
 
 def truncate(
@@ -86,10 +87,13 @@ def truncate(
         return
     print(f"log         [{made.start}, {made.end})")
     print(f"snapshots   {', '.join(made.snapshots)}")
-    print(f"{'deleted' if told['executed'] else 'to delete'}   {made.records} records below {made.until}")
+    done = "deleted" if told["executed"] else "to delete"
+    print(f"{done}   {counted(made.records, 'record')} below {made.until}")
     if not execute:
         print("\nhint: this was the plan; --execute deletes", file=sys.stderr)
 
 
 def _agreed(records: int) -> bool:
-    return not sys.stdin.isatty() or typer.confirm(f"delete {records} records of the log for ever?", err=True)
+    return not sys.stdin.isatty() or typer.confirm(
+        f"delete {counted(records, 'record')} of the log for ever?", err=True
+    )

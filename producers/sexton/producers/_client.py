@@ -245,7 +245,7 @@ class Sexton:
     ) -> None:
         undelivered = self.close()
         if undelivered and kind is None:
-            raise DeliveryFailed(f"{len(undelivered)} intents were not delivered", undelivered)
+            raise DeliveryFailed(f"intents not delivered: {len(undelivered)}", undelivered)
 
     def __repr__(self) -> str:
         return f"Sexton(node={self._node!r}, tenants={len(self._handles)})"

@@ -10,6 +10,7 @@ from concurrent.futures import Future, InvalidStateError
 from sexton.producers._errors import DeliveryFailed, DeliveryPending
 from sexton.producers._limits import Deadline
 from sexton.producers._transport import Delivered
+from sexton.schemas.words import counted
 
 __all__ = ["Flight", "Receipt"]
 
@@ -100,12 +101,12 @@ class Receipt:
         failed = {i: f.exception() for i, f in futures.items() if f.done() and f.exception()}
         if failed:
             cause = next(iter(failed.values()))
-            raise DeliveryFailed(f"{len(failed)} intents were not acknowledged: {cause}", tuple(failed))
+            raise DeliveryFailed(f"intents not acknowledged: {len(failed)}: {cause}", tuple(failed))
         if pending := [i for i, future in futures.items() if not future.done()]:
             raise DeliveryPending(
-                f"{len(pending)} intents not acknowledged yet after {timeout:g} s: {pending[0]}", pending
+                f"intents not acknowledged after {timeout:g} s: {len(pending)}: {pending[0]}", pending
             )
         return {intent_id: future.result() for intent_id, future in futures.items()}
 
     def __repr__(self) -> str:
-        return f"Receipt({len(self._flights)} intents, {'done' if self.done() else 'pending'})"
+        return f"Receipt({counted(len(self._flights), 'intent')}, {'done' if self.done() else 'pending'})"

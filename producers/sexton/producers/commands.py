@@ -25,6 +25,7 @@ from sexton.schemas.errors import InvalidEvent, KafkaUnavailable, UsageError
 from sexton.schemas.events import DeletionIntent
 from sexton.schemas.forms import from_json
 from sexton.schemas.settings import load
+from sexton.schemas.words import counted
 
 __all__ = ["EXAMPLES", "emit", "read_intents"]
 
@@ -71,7 +72,7 @@ def emit(
         acknowledged = sum(_print_acknowledged(receipt, format, deadline) for receipt in receipts)
     finally:
         undelivered = emitter.close(max(1.0, deadline.left()))
-    print(f"{acknowledged} of {len(prepared)} intents acknowledged", file=sys.stderr)
+    print(f"{acknowledged} of {counted(len(prepared), 'intent')} acknowledged", file=sys.stderr)
     if undelivered:
         raise DeliveryFailed(f"intents not acknowledged: {len(undelivered)}: {undelivered[0]}", undelivered)
 

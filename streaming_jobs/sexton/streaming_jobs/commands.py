@@ -15,6 +15,7 @@ import typer
 
 from sexton.schemas import settings as settings_module
 from sexton.schemas.forms import to_json
+from sexton.schemas.words import counted
 
 __all__ = ["app"]
 
@@ -96,7 +97,7 @@ def show_dry_run(settings: settings_module.Settings, output_format: OutputFormat
     finally:
         spark.stop()
     told = " ".join(f"{word}={count}" for word, count in sorted(words.items()))
-    print(f"dry run: {words.total()} records {told}; nothing was written", file=sys.stderr)
+    print(f"dry run: {counted(words.total(), 'record')} {told}; nothing was written", file=sys.stderr)
 
 
 def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:

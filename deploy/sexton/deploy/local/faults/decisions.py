@@ -24,6 +24,7 @@ from sexton.deploy.local.faults.rules import (
     status_of,
 )
 from sexton.deploy.local.faults.throttling import Budgets, take, take_each
+from sexton.schemas.words import counted
 
 __all__ = ["Plan", "Seen", "carried_over", "decide"]
 
@@ -187,5 +188,5 @@ def told(play: WholePlay | KeyPlay) -> str:
     if isinstance(play, KeyFailure):
         return f"key error {play.code}"
     if isinstance(play, Torn):
-        return f"torn after {play.keep} bytes"
+        return f"torn after {counted(play.keep, 'byte')}"
     return f"renamed to {play.key}" if isinstance(play, Renamed) else _NAMES[type(play)]

@@ -13,6 +13,7 @@ from typing import IO, Any
 from sexton.deploy.local.faults.log import RequestLog
 from sexton.deploy.local.faults.proxy import FaultProxy, parse_listen
 from sexton.deploy.local.faults.source import RuleSource
+from sexton.schemas.words import counted
 
 __all__ = ["serve"]
 
@@ -31,7 +32,9 @@ def serve(listen: str, store: str, file: Path, log: Path | None) -> None:
         def ready(chosen: int) -> None:
             count = len(source.current())
             print(
-                f"faults: http://{host}:{chosen} before {store}, {count} rules", file=sys.stderr, flush=True
+                f"faults: http://{host}:{chosen} before {store}, {counted(count, 'rule')}",
+                file=sys.stderr,
+                flush=True,
             )
 
         _runner()(_until_signal(proxy, host, port, ready))

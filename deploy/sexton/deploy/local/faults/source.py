@@ -8,6 +8,7 @@ from pathlib import Path
 from sexton.deploy.local.faults.decisions import Seen, carried_over
 from sexton.deploy.local.faults.fields import read
 from sexton.deploy.local.faults.rules import InvalidFaults, Rule
+from sexton.schemas.words import counted
 
 __all__ = ["RuleSource"]
 
@@ -32,7 +33,11 @@ class RuleSource:
             self._mark = mark
             try:
                 self._rules = carried_over(self._rules, read(self.path))
-                print(f"faults: {len(self._rules)} rules from {self.path}", file=sys.stderr, flush=True)
+                print(
+                    f"faults: {counted(len(self._rules), 'rule')} from {self.path}",
+                    file=sys.stderr,
+                    flush=True,
+                )
             except InvalidFaults as error:
                 print(f"error: {error}; the rules before it stay", file=sys.stderr, flush=True)
         return self._rules
