@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+
+from sexton.deploy.local import state
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 SERVERS_ONLY = ("--without", "issuer", "--without", "topics")
@@ -96,6 +99,53 @@ class TestUpAndDown:
             assert up.returncode == 0, up.stderr
             assert expected in up.stderr
             cli("local", "down", "--dir", str(folder))
+
+    def test_wipe_leaves_nothing(self, cli: Cli, folder: Path) -> None:
+        """`down --wipe` removes all that `up` wrote and no other file; an empty folder goes too."""
+        up = cli("local", "up", "--dir", str(folder), "--without", "kafka", "--without", "issuer")
+        assert up.returncode == 0, up.stderr
+        (folder / "notes").write_text("mine")
+
+        assert cli("local", "down", "--wipe", "--dir", str(folder)).returncode == 0
+        assert [path.name for path in folder.iterdir()] == ["notes"]
+        assert _processes_of(folder) == []
+        (folder / "notes").unlink()
+        assert cli("local", "down", "--wipe", "--dir", str(folder)).returncode == 0
+        assert not folder.exists()
+
+    def test_a_lock_that_was_removed_locks_nobody_out(self, folder: Path) -> None:
+        """Who waits for a stack that is wiped meanwhile gets the lock that is there then, and alone."""
+        begun, order = threading.Event(), []
+
+        def wait() -> None:
+            begun.set()
+            with state.locked(folder):
+                order.append("waiter")
+
+        with state.locked(folder):
+            waiter = threading.Thread(target=wait)
+            waiter.start()
+            begun.wait(10)
+            time.sleep(0.2)
+            state.forget(folder)
+            order.append("first")
+        waiter.join(10)
+
+        assert order == ["first", "waiter"]
+        assert (folder / "lock").is_file()
+
+    @pytest.mark.parametrize("below", ["file", "file/deeper"])
+    @pytest.mark.parametrize("verb", ["up", "down", "status"])
+    def test_a_folder_that_cannot_be(self, cli: Cli, tmp_path: Path, verb: str, below: str) -> None:
+        """A path that no folder can have is wrong usage, told with the option that names it."""
+        (tmp_path / "file").touch()
+        done = cli("local", verb, "--dir", str(tmp_path / below))
+
+        assert done.returncode == 2
+        assert done.stderr.startswith(
+            f"error: the folder of the local stack cannot be used: {tmp_path / below}: "
+        )
+        assert "hint: --dir or SEXTON_STATE_DIR" in done.stderr
 
     def test_down_without_up_is_fine(self, cli: Cli, folder: Path) -> None:
         """`down` and `status` of a stack that was never started do nothing and say so."""

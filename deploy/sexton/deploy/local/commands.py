@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -79,14 +78,14 @@ def up(
 @app.command(epilog=_DOWN, short_help="end what `up` started")
 def down(
     dir: Directory = None,
-    wipe: Annotated[bool, typer.Option("--wipe", help="remove its data and logs too")] = False,
+    wipe: Annotated[bool, typer.Option("--wipe", help="remove all that it has written too")] = False,
 ) -> None:
     """End what `up` started, and wait until it is gone. Kafka's and Valkey's data stay for the next `up`."""
     stack = LocalStack(_directory(dir))
-    stack.stop()
     if wipe:
-        for name in ("kafka", "redis", "logs", "checkpoint"):
-            shutil.rmtree(stack.directory / name, ignore_errors=True)
+        stack.wipe()
+    else:
+        stack.stop()
     say("down")
 
 

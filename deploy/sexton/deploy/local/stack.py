@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -26,6 +27,7 @@ BUCKET = "sexton-local"
 
 _PORTS = ("kafka", "kafka-controller", "redis", "s3", "faults", "issuer")
 LOCAL_PARTITIONS = 4
+_WRITTEN = ("kafka", "redis", "logs", "checkpoint")
 _READY_SECONDS = 120.0
 _POLL_SECONDS = 0.05
 
@@ -181,11 +183,23 @@ class LocalStack:
     def stop(self) -> None:
         """End every process of the stack and return when all are gone; the data stays."""
         with state.locked(self.directory):
-            self._state = state.load(self.directory)
-            self._end(self._state.processes.values())
-            # What is asked for with one `up` is not played after the next.
-            self._state = replace(self._state, faults=None)
-            state.save(self.directory, self._state)
+            self._stop()
+
+    def wipe(self) -> None:
+        """Do what `stop` does and remove all that the stack has written; what else is in its folder stays."""
+        with state.locked(self.directory):
+            self._stop()
+            for name in _WRITTEN:
+                shutil.rmtree(self.directory / name, ignore_errors=True)
+            state.forget(self.directory)
+            self._state = state.State()
+
+    def _stop(self) -> None:
+        self._state = state.load(self.directory)
+        self._end(self._state.processes.values())
+        # What is asked for with one `up` is not played after the next.
+        self._state = replace(self._state, faults=None)
+        state.save(self.directory, self._state)
 
     def kill(self, part: str, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to one part; after SIGKILL, return when it is gone."""

@@ -6,16 +6,17 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sexton.deploy.local.process import Process
-from sexton.schemas.errors import EnvironmentFault
+from sexton.schemas.errors import EnvironmentFault, UsageError
 
-__all__ = ["State", "load", "locked", "save"]
+__all__ = ["State", "forget", "load", "locked", "save"]
 
 _VERSION = 1
+_LOCK = "lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ def load(directory: Path) -> State:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return State()
+    except OSError as error:
+        raise _unusable(directory, error) from error
     try:
         raw = json.loads(text)
         if raw["version"] != _VERSION:
@@ -72,14 +75,48 @@ def save(directory: Path, state: State) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep a second command from changing the same stack at the same time; it waits."""
-    directory.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Keep a second command from changing the same stack at the same time; it waits.
+
+    Raises UsageError for a folder that cannot be made or written.
+    """
+    descriptor = _locked(directory)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
+
+
+def forget(directory: Path) -> None:
+    """Remove the state and the lock, which the caller holds, and the folder if nothing is left in it."""
+    for path in (_path(directory), directory / _LOCK):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):  # somebody else's files are in it
+        directory.rmdir()
+
+
+def _locked(directory: Path) -> int:
+    """Return the descriptor of the lock file that is there now: whoever had it before may have removed it."""
+    while True:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _unusable(directory, error) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _unusable(directory: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"the folder of the local stack cannot be used: {directory}: {error.strerror}",
+        hint="--dir or SEXTON_STATE_DIR names a folder that can be made and written by this user",
+    )
 
 
 def _path(directory: Path) -> Path:
