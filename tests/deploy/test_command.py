@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -227,3 +228,14 @@ def test_brokers_that_are_away_are_told_soon() -> None:
             command
         ]
         assert "\n\nhint: are the brokers up, and SEXTON_KAFKA_BOOTSTRAP_SERVERS right?" in told[command]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{port}", "nowhere.invalid:1"])
+def test_an_address_that_cannot_be_had(address: str, cli: Cli) -> None:
+    """A port that is taken and a host that is not this one are faults of the environment, with a hint."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = cli("issuer", "serve", "--bind", address.format(port=taken.getsockname()[1]))
+
+    assert done.returncode == 75
+    assert done.stderr.startswith("error: cannot listen on ")
+    assert "hint: --bind or SEXTON_ISSUER_BIND" in done.stderr

@@ -16,7 +16,7 @@ import typer
 from sexton.issuer import logs
 from sexton.issuer.migration_commands import IMPORT, SCAN, import_, scan_
 from sexton.issuer.snapshot_commands import SNAPSHOT, TRUNCATE, snapshot, truncate
-from sexton.schemas.errors import InvalidSettings, RequestRefused, SextonError
+from sexton.schemas.errors import EnvironmentFault, InvalidSettings, RequestRefused, SextonError
 from sexton.schemas.settings import Settings, load
 from sexton.schemas.words import counted
 
@@ -71,11 +71,19 @@ def serve(
     settings = load(issuer_bind=bind)
     logs.start(settings.log_level)
     host, bound_port = _address(settings, port)
-    listener = socket.create_server(
-        (host, bound_port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-    )
-    with listener:
+    with _listening(host, bound_port) as listener:
         _serve(settings, listener)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        why = str(error.strerror).partition(" (while")[0]  # the library adds the address once more
+        raise EnvironmentFault(
+            f"cannot listen on {host}:{port}: {why}",
+            hint="--bind or SEXTON_ISSUER_BIND names an address of this machine and a port that is free",
+        ) from error
 
 
 def _serve(settings: Settings, listener: socket.socket) -> None:
@@ -154,7 +162,9 @@ def _announce(service: Service, server: Any, listener: socket.socket, scheme: st
 def _address(settings: Settings, port: int | None) -> tuple[str, int]:
     host, colon, text = settings.issuer_bind.rpartition(":")
     if not colon or not host or not text.isdigit() or int(text) > 65535:
-        raise InvalidSettings(f"SEXTON_ISSUER_BIND is not host:port: {settings.issuer_bind}")
+        raise InvalidSettings(
+            f"SEXTON_ISSUER_BIND is not host:port: {settings.issuer_bind}", hint="such as 127.0.0.1:8350"
+        )
     return host.strip("[]"), int(text) if port is None else port
 
 

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from sexton.schemas import settings as settings_module
+from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.forms import to_json
 from sexton.schemas.words import counted
 
@@ -109,7 +110,13 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
     from sexton.streaming_jobs.reaper.stop import StopFlag
     from sexton.streaming_jobs.spark import open_session
 
-    port = serve_metrics(settings.metrics_port)
+    try:
+        port = serve_metrics(settings.metrics_port)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"metrics cannot be served on port {settings.metrics_port}: {error.strerror}",
+            hint="--metrics-port or SEXTON_METRICS_PORT names a port that is free; 0 takes one",
+        ) from error
     spark = open_session(settings, "sexton-reaper")
     pid = jvm_pid(spark)
 
