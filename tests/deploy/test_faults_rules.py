@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -9,6 +10,7 @@ from xml.sax.saxutils import escape
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.pages import ROOT
 
 from sexton.deploy.local.faults import InvalidFaults, fields
 from sexton.deploy.local.faults.decisions import Plan, Seen, carried_over, decide
@@ -284,6 +286,22 @@ class TestFiles:
             if field.name == "error":
                 raw["status"] = 500
             assert len(fields.parse({"rule": [raw]})) == 1
+
+    def test_the_file_to_copy_is_one(self) -> None:
+        """docs/examples/faults.toml is taken, also with what is commented out, and plays what it says."""
+        file = ROOT / "docs" / "examples" / "faults.toml"
+        text = file.read_text(encoding="utf-8")
+        whole = re.sub(r"^# (\[\[rule|\w+ = )", r"\1", text, flags=re.MULTILINE)
+        keys = ["locked/a", *(f"layers/{number}" for number in range(900))]
+        seen = rules(text)
+        first, again = batch(*keys), batch(*keys)
+
+        assert len(fields.parse(tomllib.loads(whole))) == len(fields.read(file)) + 1
+        hit = failed(decide(seen, first, 0), first)
+        assert hit[0] == "locked/a"
+        assert 30 < len(hit) < 200
+        assert "locked/a" in failed(decide(seen, again, 1), again)
+        assert set(hit[1:]).isdisjoint(failed(decide(seen, again, 2), again))
 
     def test_json_is_taken_too(self, tmp_path: Path) -> None:
         """A file whose name ends in .json holds the same fields."""
