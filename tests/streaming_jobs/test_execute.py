@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
@@ -24,6 +25,8 @@ from tests.support.execute_stage import (
 
 from sexton.schemas.events import KeyCondition
 from sexton.storage import MAX_KEYS, Delete, KeyState, Kind, Versioning
+from sexton.streaming_jobs.budget import NoBudget
+from sexton.streaming_jobs.reaper.execute import Executor, Limits
 from sexton.streaming_jobs.reaper.execution import Execution
 
 
@@ -193,3 +196,18 @@ def test_a_key_that_waited_for_the_probe_names_its_request() -> None:
 
     assert words(result) == {"deleted": 1}
     assert result.request_ids == ["r0", "r1"]
+
+
+def test_requests_go_out_while_intents_are_still_added() -> None:
+    """Once the bucket has told what it is nothing waits for the end of the task's records."""
+    store = Store({"b": {"k"}})
+    executor = Executor(store, NoBudget(), Limits())
+    for number in range(200):
+        executor.add(execution([f"{number}/{n}" for n in range(MAX_KEYS)]))
+        if store.sent:
+            break
+        time.sleep(0.01)
+
+    assert store.sent
+    executor.finish()
+    assert sum(sizes(store)) == MAX_KEYS * (number + 1)

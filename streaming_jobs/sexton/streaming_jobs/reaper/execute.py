@@ -82,7 +82,8 @@ class Executor:
             lane.unprobed.append(execution)
         else:
             self._begin(execution, lane)
-            self._pump(lane)
+        # Also for a lane that waits for its probe: the answer may be among what has come back.
+        self._pump(lane)
 
     def finish(self) -> None:
         """Send the rest, then phase after phase; returns when every key has a fate.
