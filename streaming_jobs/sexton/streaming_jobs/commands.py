@@ -85,8 +85,9 @@ def show_dry_run(settings: settings_module.Settings, output_format: OutputFormat
 
     spark = open_session(settings, "sexton-dry-run")
     words: Counter[str] = Counter()
+    skipped: list[int] = []
     try:
-        for decision in dry_run(settings, spark):
+        for decision in dry_run(settings, spark, skipped.append):
             words[word_of(decision)] += 1
             if output_format is OutputFormat.JSON:
                 print(json.dumps({type(decision).__name__: to_json(decision)}))
@@ -97,8 +98,11 @@ def show_dry_run(settings: settings_module.Settings, output_format: OutputFormat
                 print(f"{place.partition}/{place.offset}  {named}  {word_of(decision)}  {reason}")  # type: ignore[union-attr]
     finally:
         spark.stop()
-    told = " ".join(f"{word}={count}" for word, count in sorted(words.items()))
-    print(f"dry run: {counted(words.total(), 'record')} {told}; nothing was written", file=sys.stderr)
+    told = [counted(words.total(), "record"), *(f"{word}={count}" for word, count in sorted(words.items()))]
+    left_out = sum(skipped)
+    if left_out:
+        told.append(f"and {left_out} without a value, left out: such a record asks for nothing")
+    print(f"dry run: {' '.join(told)}; nothing was written", file=sys.stderr)
 
 
 def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:

@@ -8,7 +8,7 @@ started now.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import cast
 
 from pyspark.sql import SparkSession
@@ -31,10 +31,13 @@ _UNBOUNDED = 2**63 - 1
 Decision = events.Outcome | events.DeadLetter | events.DeferredIntent
 
 
-def dry_run(settings: Settings, spark: SparkSession) -> Iterator[Decision]:
-    """Yield what the reaper would write for each record of the backlog; skipped records yield nothing.
+def dry_run(
+    settings: Settings, spark: SparkSession, skipped: Callable[[int], None] = lambda number: None
+) -> Iterator[Decision]:
+    """Yield what the reaper would write for each record of the backlog.
 
-    Raises what the reaper's start raises.
+    Records without a value yield nothing; `skipped` is told at the end how many they were. Raises what the
+    reaper's start raises.
     """
     cluster = Cluster(settings)
     binding = check_topics(settings, cluster)
@@ -55,13 +58,16 @@ def dry_run(settings: Settings, spark: SparkSession) -> Iterator[Decision]:
         .option("endingOffsets", "latest")
         .load()
     )
-    rows = backlog.mapInArrow(make_task(plan, lambda counts: None), ROW_SPARK_SCHEMA)
+    left_out = spark.sparkContext.accumulator(0)
+    task = make_task(plan, lambda counts: left_out.add(counts.intents["skipped"]))
+    rows = backlog.mapInArrow(task, ROW_SPARK_SCHEMA)
     codec = open_codec(settings)
     for row in rows.select("value").toLocalIterator():
         yield cast(
             Decision,
             codec.decode(bytes(row.value), events.Outcome, events.DeadLetter, events.DeferredIntent),
         )
+    skipped(left_out.value)
 
 
 def word_of(decision: Decision) -> str:
