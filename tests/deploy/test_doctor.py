@@ -57,7 +57,7 @@ def test_the_redis_that_is_set_is_asked_itself(
     assert (wrong.returncode, right.returncode, unset.returncode) == (75, 0, 0)
     assert "127.0.0.1:1/0: Redis: " in found[0]["detail"]
     assert "hunter2" not in wrong.stdout + wrong.stderr
-    assert "SEXTON_REDIS_URL" in found[0]["hint"]
+    assert found[0]["hint"] == "is Redis up, and SEXTON_REDIS_URL right?"
     assert found[1]["detail"] == f"{installation.env['SEXTON_REDIS_URL']} answers, and evicts nothing"
     assert "through the issuer" in found[2]["detail"]
 

@@ -94,7 +94,8 @@ def _finding(name: str, probe: Callable[[], str]) -> Finding:
     try:
         return Finding(name, True, probe())
     except SextonError as error:
-        return Finding(name, False, str(error).replace("\n", "; "), error.hint or "")
+        hint = (error.hint or "").partition(" `sexton doctor")[0]  # which is what runs
+        return Finding(name, False, str(error).replace("\n", "; "), hint)
 
 
 def _java(cache: Path) -> str:
