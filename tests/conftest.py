@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
+import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 from tests.support.chain import Chain
@@ -33,6 +34,10 @@ for _name in [
     del os.environ[_name]
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
+
+# An example takes as long as a busy machine needs for it.
+hypothesis.settings.register_profile("sexton", hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("sexton")
 
 _numbers = itertools.count(1)
 

@@ -178,7 +178,7 @@ def facts(state: State) -> Any:
     return tenants, [(n.name, n.number, n.first, list(n.issues)) for n in state.nodes()]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(mixed_logs())
 def test_void_events_change_nothing(log: list[events.GenerationEvent]) -> None:
     """A void event leaves every tenant and every node as it was."""
@@ -189,7 +189,7 @@ def test_void_events_change_nothing(log: list[events.GenerationEvent]) -> None:
             assert facts(state) == before
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(mixed_logs())
 def test_i3_no_number_twice_in_either_form(log: list[events.GenerationEvent]) -> None:
     """I3: valid events give each tenant and each node a number once, each one above the last."""
@@ -215,7 +215,7 @@ def _numbers(event: events.GenerationEvent) -> Iterator[tuple[str, int]]:
             yield from ((f"node {n.node}", n.generation) for n in event.nodes)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(mixed_logs(), st.data())
 def test_verdicts_of_both_forms_are_stable(log: list[events.GenerationEvent], data: st.DataObject) -> None:
     """J-9: what was judged below a barrier's end offsets stays so, for each guard that can be written.

@@ -69,7 +69,7 @@ STEPS = st.one_of(
 
 
 @pytest.mark.real
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, max_size=25))
 def test_lua_rules_are_the_pure_rules(shared: Installation, steps: list[tuple[str, Any]]) -> None:
     """Any sequence of calls and of planted damage gives the same answers and the same hashes in both."""

@@ -59,7 +59,7 @@ def facts(state: State) -> Any:
     )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(mixed_logs(), st.data())
 def test_a_restored_state_is_the_folded_one(log: list[events.GenerationEvent], data: st.DataObject) -> None:
     """Written and read at any place of the log, a state is the same, and folds on to the same bytes."""
@@ -75,7 +75,7 @@ def test_a_restored_state_is_the_folded_one(log: list[events.GenerationEvent], d
     assert encoded(again) == encoded(whole)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(mixed_logs())
 def test_rows_that_are_cut_in_pieces(log: list[events.GenerationEvent]) -> None:
     """A state in many small chunks, with rows that go on from one to the next, is read the same."""

@@ -108,9 +108,7 @@ class TestKeys:
         assert {request.status for request in s3.singles()} == {204}
         assert s3.singles()[0].path == "/bucket/a/../b"
 
-    @hypothesis_settings(
-        max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-    )
+    @hypothesis_settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         keys=st.lists(
             st.text(min_size=1, max_size=12)

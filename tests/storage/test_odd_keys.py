@@ -111,7 +111,6 @@ def tried(examples: int) -> hypothesis_settings:
     """Return the settings of a test against a server, which takes as long as it takes."""
     return hypothesis_settings(
         max_examples=examples,
-        deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
 

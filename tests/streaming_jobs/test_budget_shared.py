@@ -112,7 +112,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, max_size=25))
 def test_the_script_is_the_pure_rule(board: RedisBoard, server: Server, steps: list[tuple[str, Any]]) -> None:
     """Any calls, passing time and planted damage give the same answers and the same state."""
