@@ -44,7 +44,7 @@ def test_x_6_a_store_that_takes_nothing_is_asked_with_few_keys() -> None:
     assert max(sizes(store)[11:]) >= 500
     assert [words(result) for result in results] == [{"deleted": 500}] * 5
     assert store.objects["b"] == set()
-    assert executor.keys_sent == sum(sizes(store))
+    assert executor.sender.keys_sent == sum(sizes(store))
     sent = [item for _, items in store.sent[10:] for item in items]
     assert sorted(map(str, sent)) == names  # once each, after the refusals
 

@@ -11,7 +11,7 @@ from tests.support.s3_recorder import Reply, S3Recorder, Traits
 from sexton.schemas.errors import InvalidEvent
 from sexton.schemas.events import DeleteMode, DeletePrefix
 from sexton.storage import Ability, BatchDeleter
-from sexton.streaming_jobs.reaper.prefixes import FIRST_PASS_OVER, PrefixProgress, prefix_refused
+from sexton.streaming_jobs.reaper.prefix_steps import FIRST_PASS_OVER, PrefixProgress, prefix_refused
 
 
 class TestWhichPrefixes:

@@ -16,8 +16,9 @@ from sexton.streaming_jobs.reaper.decode import Record
 from sexton.streaming_jobs.reaper.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute import Executor
 from sexton.streaming_jobs.reaper.judge import Rules
+from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.settle import Settler
-from sexton.streaming_jobs.reaper.work import TaskPlan, Work, pieces, settle, take
+from sexton.streaming_jobs.reaper.work import Work, pieces, settle, take
 
 TOPIC_ID = "t" * 22
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

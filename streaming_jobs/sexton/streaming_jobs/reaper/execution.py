@@ -11,7 +11,7 @@ from sexton.schemas.events import DeleteMode, OutcomeWord
 from sexton.storage import Delete
 from sexton.streaming_jobs.reaper.fates import Fate
 from sexton.streaming_jobs.reaper.lanes import EraseAll, Item, Lane
-from sexton.streaming_jobs.reaper.prefixes import PrefixProgress, PrefixStep
+from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress, PrefixStep
 
 __all__ = ["Execution", "Refusal", "Result", "conditions_of", "items_of", "key_of", "names_of", "result_of"]
 

@@ -17,7 +17,7 @@ from sexton.schemas import events
 from sexton.schemas.events import VerdictResult
 from sexton.schemas.windows import Window
 from sexton.streaming_jobs.reaper.execution import conditions_of
-from sexton.streaming_jobs.reaper.prefixes import prefix_refused
+from sexton.streaming_jobs.reaper.prefix_steps import prefix_refused
 
 __all__ = ["Allowed", "Judgement", "NotYet", "Rules", "judge", "parse_allow", "probes_under", "subjects"]
 

@@ -14,18 +14,13 @@ from typing import TYPE_CHECKING
 
 from sexton.storage import MAX_KEYS, Abilities, Delete, Versioning
 from sexton.streaming_jobs.reaper.fates import Fate
+from sexton.streaming_jobs.reaper.pace import Pace
+from sexton.streaming_jobs.reaper.queues import Keys, Users
 
 if TYPE_CHECKING:
     from sexton.streaming_jobs.reaper.execution import Execution
 
-__all__ = ["Batch", "EraseAll", "Item", "Lane", "Pace", "apart"]
-
-_COMPACT_AT = 100_000
-_FIRST_IN_FLIGHT = 2  # a bucket that hangs holds so many connections, until its first clean reply
-_SHORTEST_WAIT_S = 0.05
-_LONGEST_WAIT_S = 0.4
-_ASKING_AFTER = 2
-_ASKING_KEYS = 10
+__all__ = ["Batch", "EraseAll", "Item", "Lane", "apart"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,91 +46,6 @@ class Batch:
     due: float = 0.0
     again: bool = False
     probed: bool = False
-
-
-@dataclass(slots=True)
-class Keys:
-    """A queue of keys that are taken by the thousand; taking costs what is taken, however many wait."""
-
-    items: list[str] = field(default_factory=list)
-    start: int = 0
-
-    def __len__(self) -> int:
-        return len(self.items) - self.start
-
-    def take(self, most: int) -> list[str]:
-        """Take up to so many from the front."""
-        taken = self.items[self.start : self.start + most]
-        self.start += len(taken)
-        if self.start >= _COMPACT_AT:
-            del self.items[: self.start]
-            self.start = 0
-        return taken
-
-
-@dataclass(slots=True)
-class Users:
-    """Whose keys stand in a queue, in its order: each with the count of all keys up to its last one."""
-
-    queued: int = 0
-    taken: int = 0
-    ends: deque[tuple[int, Execution]] = field(default_factory=deque)
-
-    def add(self, execution: Execution, keys: int) -> None:
-        """Note that an execution's next keys were queued."""
-        if keys:
-            self.queued += keys
-            self.ends.append((self.queued, execution))
-
-    def take(self, keys: int) -> list[Execution]:
-        """Return whose keys the next ones are; the last one may have keys left for the next request."""
-        self.taken += keys
-        found: list[Execution] = []
-        while self.ends:
-            end, execution = self.ends[0]
-            found.append(execution)
-            if end <= self.taken:
-                self.ends.popleft()
-            if end >= self.taken:
-                break
-        return found
-
-
-@dataclass(slots=True)
-class Pace:
-    """How hard a bucket is worked by this task, and since when it has answered nothing but trouble.
-
-    Times are seconds of the executor's clock. The limit of requests in flight doubles with each clean reply:
-    a store that hangs is met with few connections, so that the others have theirs.
-
-    `most` is how many items a request carries. A store that says no to everything is asked with a few keys:
-    they cost little of the budget, which has shrunk, so that it is asked often within the patience for its
-    bucket. From there the number doubles with each clean reply, too.
-    """
-
-    limit: int = _FIRST_IN_FLIGHT
-    not_before: float = 0.0
-    bad_since: float | None = None
-    streak: int = 0
-    most: int = MAX_KEYS
-
-    def good(self, most: int) -> None:
-        """Note a reply in which some key was done."""
-        self.limit = min(max(self.limit, 1) * 2, most)
-        self.most = min(self.most * 2, MAX_KEYS)
-        self.bad_since, self.streak = None, 0
-
-    def bad(self, now: float, retry_after_s: float | None, jitter: float) -> None:
-        """Note a reply in which no key was done; `jitter` is between 0 and 1."""
-        self.bad_since = now if self.bad_since is None else self.bad_since
-        self.limit = 1
-        wait_s = min(_SHORTEST_WAIT_S * 2.0**self.streak, _LONGEST_WAIT_S) * (0.5 + jitter / 2)
-        self.not_before = max(self.not_before, now + max(wait_s, retry_after_s or 0.0))
-        self.streak += 1
-        if self.streak >= _ASKING_AFTER:
-            self.most = _ASKING_KEYS
-        elif self.most < MAX_KEYS:
-            self.most = max(self.most // 2, _ASKING_KEYS)
 
 
 @dataclass(slots=True)

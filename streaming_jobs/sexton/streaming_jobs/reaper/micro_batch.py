@@ -32,10 +32,11 @@ from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.faults import fault_of
 from sexton.streaming_jobs.reaper.held import HeldBuckets
 from sexton.streaming_jobs.reaper.lock import CheckpointLock
+from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.progress import BARRIERS, Progress
 from sexton.streaming_jobs.reaper.receipts import SentBefore
 from sexton.streaming_jobs.reaper.stop import StopFlag
-from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, TaskPlan, make_task
+from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, make_task
 from sexton.streaming_jobs.reaper.waiting_room import WaitingRoom
 from sexton.streaming_jobs.spark import kafka_options
 

@@ -11,20 +11,23 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault, InvalidEvent
 from sexton.storage import MAX_KEYS, Ability, KeyState, Kind, StoreRefused, VersionMark
 from sexton.streaming_jobs.reaper.looking import state_of
 from sexton.streaming_jobs.reaper.prefix_pages import Deleter, Mark, Page, Pager, pager_of
+from sexton.streaming_jobs.reaper.prefix_steps import (
+    FIRST_PASS_OVER,
+    PrefixProgress,
+    PrefixState,
+    PrefixStep,
+    prefix_refused,
+)
 
-__all__ = ["FIRST_PASS_OVER", "PrefixProgress", "PrefixState", "PrefixStep", "prefix_refused", "work_prefix"]
-
-FIRST_PASS_OVER = ""
-"""`PrefixProgress.after` once everything was listed and tried: what is listed now is left over, or new."""
+__all__ = ["work_prefix"]
 
 _NAMED = 1000
 _MOST_MISSES = 5  # requests in a row that got nothing done, before the bucket waits
@@ -33,62 +36,6 @@ _MOST_ROUNDS = 5  # whole passes in a row that met new objects
 _MOST_TRIES = 100  # slices of the tombstone's versions, or looks at it
 _LONGEST_WAIT_S = 5.0
 _REQUEST_IDS = 100
-
-
-class PrefixState(StrEnum):
-    """How a step ended; what is held, and what goes on, comes again."""
-
-    DONE = "done"
-    MORE = "more"
-    BUCKET = "bucket"
-    ENVIRONMENT = "environment"
-
-
-@dataclass(frozen=True, slots=True)
-class PrefixProgress:
-    """How far a prefix has come: objects (or versions) `gone`, and the key `after` which it goes on.
-
-    `after` is None at the beginning and FIRST_PASS_OVER when a pass has reached the end.
-    """
-
-    gone: int = 0
-    after: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PrefixStep:
-    """What one step did; `progress` counts from the beginning, `effects` only this step.
-
-    `failed` names up to 1,000 of the `failed_count` keys that cannot be deleted (when done: that stay, at
-    least). `fault` tells why the bucket or everything waits, `note` what a person should know.
-    """
-
-    state: PrefixState
-    progress: PrefixProgress = field(default_factory=PrefixProgress)
-    effects: Mapping[str, int] = field(default_factory=dict)
-    failed: tuple[tuple[str, KeyState], ...] = ()
-    failed_count: int = 0
-    fault: KeyState | None = None
-    note: str = ""
-    request_ids: tuple[str, ...] = ()
-
-
-def prefix_refused(action: events.DeletePrefix, *, min_depth: int = 1) -> str | None:
-    """Return why a prefix may not be deleted, None when it may; `min_depth` counts segments below the bucket.
-
-    A whole bucket is never deleted: settings can ask for more depth, not for less than one segment.
-    """
-    prefix, needed = action.prefix, max(min_depth, 1)
-    if not prefix.endswith("/"):
-        return f"a prefix must not be empty and must end in '/': {prefix!r}"
-    depth = sum(1 for segment in prefix.split("/") if segment)
-    if depth < needed:
-        return f"a prefix needs at least {needed} segments below the bucket: {prefix!r}"
-    if action.mode is events.DeleteMode.ERASE_VERSION:
-        return "a version id is needed to erase one version, and a prefix has none"
-    if action.tombstone == "":
-        return "a tombstone needs a key"
-    return None
 
 
 def work_prefix(

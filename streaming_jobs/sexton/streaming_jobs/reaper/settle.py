@@ -20,7 +20,7 @@ from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected
 from sexton.streaming_jobs.reaper.execution import Result
 from sexton.streaming_jobs.reaper.fates import SLOW_BUCKET
 from sexton.streaming_jobs.reaper.judge import NotYet
-from sexton.streaming_jobs.reaper.prefixes import PrefixProgress
+from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress
 from sexton.streaming_jobs.reaper.tiers import tier_of
 
 __all__ = ["UNTRIED", "Row", "Settler", "key_count", "word_of"]

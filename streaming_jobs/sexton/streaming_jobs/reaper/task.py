@@ -16,10 +16,11 @@ import pyarrow as pa
 from sexton.schemas.memo import cache
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Record
+from sexton.streaming_jobs.reaper.plan import TaskPlan, check_topic
 from sexton.streaming_jobs.reaper.settle import Row
-from sexton.streaming_jobs.reaper.work import TaskPlan, check_topic, open_work, settle, take
+from sexton.streaming_jobs.reaper.work import open_work, settle, take
 
-__all__ = ["ROW_SCHEMA", "ROW_SPARK_SCHEMA", "TaskPlan", "make_task"]
+__all__ = ["ROW_SCHEMA", "ROW_SPARK_SCHEMA", "make_task"]
 
 _ROWS_PER_BATCH = 2_000
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -6,7 +6,7 @@ every request is acknowledged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +16,6 @@ from sexton.issuer.client import IssuerClient, Subject
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import EnvironmentFault
-from sexton.schemas.settings import Settings
 from sexton.schemas.windows import Window
 from sexton.storage import StoreSettings, open_deleter
 from sexton.streaming_jobs.budget import NoBudget, open_budget
@@ -27,11 +26,11 @@ from sexton.streaming_jobs.reaper.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
 from sexton.streaming_jobs.reaper.execution import Execution, conditions_of
 from sexton.streaming_jobs.reaper.judge import NotYet, Rules, judge, parse_allow, probes_under, subjects
-from sexton.streaming_jobs.reaper.prefixes import PrefixProgress
-from sexton.streaming_jobs.reaper.receipts import SentBefore
+from sexton.streaming_jobs.reaper.plan import TaskPlan, check_below
+from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress
 from sexton.streaming_jobs.reaper.settle import UNTRIED, Row, Settler, key_count, word_of
 
-__all__ = ["TaskPlan", "Work", "check_topic", "open_work", "pieces", "settle", "take"]
+__all__ = ["Work", "open_work", "pieces", "settle", "take"]
 
 SUBJECTS_PER_CALL = 10_000
 DEFERRED = "deferred"
@@ -39,27 +38,6 @@ _FIRST_KEYS = 10_000
 _INTENTS_PER_SUBJECT = 2
 _ASKING_SHARE = 0.25
 _PIECE_BYTES = 256 * 1024  # some 3,000 keys, decoded in a few milliseconds
-
-
-@dataclass(frozen=True, slots=True)
-class TaskPlan:
-    """What the driver gives each task of a micro-batch: settings, and the barrier as of which it judges.
-
-    `topic` is what is read, `intents` or `deferred`, without the prefix. `earlier` tells of its records which
-    may have been worked on before. `held` names buckets that were closed lately, and why.
-    """
-
-    settings: Settings
-    topic_id: str
-    log_offset: int
-    ends: tuple[int, ...]
-    dry_run: bool = False
-    topic: str = records.INTENTS
-    deferred_topic_id: str = ""
-    delays: tuple[float, ...] = (0.0,)
-    tasks: int = 1
-    earlier: SentBefore = field(default_factory=SentBefore)
-    held: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -128,18 +106,6 @@ def _executor(plan: TaskPlan) -> Executor:
     store = open_deleter(StoreSettings.of(settings))
     under = probes_under(parse_allow(settings.allow))
     return Executor(store, open_budget(settings, tasks=plan.tasks), limits, plan.held, under)
-
-
-def check_topic(plan: TaskPlan) -> None:
-    """Look at the topic's id once a batch has come, before any of it is judged.
-
-    Had it been re-created after the barrier, these records would stand at offsets of the new topic, and
-    windows of the old one would let a stale owner's delete pass.
-    """
-    topic = plan.settings.topic(records.INTENTS)
-    found = clients.cluster(plan.settings).topic_id(topic)
-    if found != plan.topic_id:
-        raise EnvironmentFault(f"the intents topic was re-created: {topic} has id {found}")
 
 
 def take(work: Work, batch: Iterable[Record]) -> None:
@@ -238,7 +204,7 @@ def _decode(work: Work, piece: Iterable[Record]) -> list[Decoded]:
     decode_one = decode if intents else decode_deferred
     for record in piece:
         if intents:
-            _check_below(work.plan, record.partition, record.offset)
+            check_below(work.plan, record.partition, record.offset)
         counts.saw(record.partition, record.offset, record.written_at_us)
         result = decode_one(work.codec, record)
         if isinstance(result, Decoded):
@@ -247,20 +213,13 @@ def _decode(work: Work, piece: Iterable[Record]) -> list[Decoded]:
                 counts.came_back()
                 first = result.waited.first
                 if first.topic_id == work.plan.topic_id:
-                    _check_below(work.plan, first.partition, first.offset)
+                    check_below(work.plan, first.partition, first.offset)
         elif isinstance(result, Rejected):
             counts.add("dead-lettered")
             work.rows.append(work.settler.rejected(result))
         else:
             counts.add("skipped")
     return found
-
-
-def _check_below(plan: TaskPlan, partition: int, offset: int) -> None:
-    if partition >= len(plan.ends) or offset >= plan.ends[partition]:
-        raise EnvironmentFault(
-            f"the micro-batch does not lie below its barrier: partition={partition} offset={offset}"
-        )
 
 
 def _ask(work: Work) -> None:
@@ -316,10 +275,8 @@ def settle(work: Work) -> list[Row]:
 def _rows(work: Work) -> list[Row]:
     for settling in work.settling:
         _settle_one(work, settling.decoded, settling.verdict, settling.execution)
-    counts, executor = work.counts, work.executor
-    counts.requests, counts.keys_sent, counts.keys_retried = (
-        executor.requests, executor.keys_sent, executor.retried,
-    )  # fmt: skip
+    counts, executor, sender = work.counts, work.executor, work.executor.sender
+    counts.requests, counts.keys_sent, counts.keys_retried = sender.requests, sender.keys_sent, sender.retried
     counts.troubled.update(executor.troubled())
     counts.healthy |= executor.healthy()
     return work.rows
