@@ -28,6 +28,7 @@ from sexton.storage import MAX_KEYS, Delete, KeyState, Kind, Versioning
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
 from sexton.streaming_jobs.reaper.execution import Execution
+from sexton.streaming_jobs.reaper.items import key_of
 
 
 @pytest.mark.parametrize(
@@ -102,20 +103,33 @@ def test_x_4_exactly_the_transient_keys_are_sent_again() -> None:
     assert results[1].request_ids == ["r0", "r1"]
 
 
-def test_what_is_sent_again_shares_requests() -> None:
+@pytest.mark.parametrize("etag", [None, "e"], ids=["plain", "with a condition"])
+def test_what_is_sent_again_shares_requests(etag: str | None) -> None:
     """Ten keys of each of three requests fail once: they go again in one request, not in three."""
     names = [f"k{i:04d}" for i in range(3000)]
     failing = set(names[::100])
     store = Store()
 
     def answer(number: int, bucket: str, item: str | Delete) -> KeyState | None:
-        return ERROR if item in failing and number < 3 else None
+        return ERROR if key_of(item) in failing and number < 3 else None
 
     store.answer = answer
-    _, (result,) = run(store, execution(names))
+    conditions = {} if etag is None else {name: KeyCondition(name, etag) for name in names}
+    _, (result,) = run(store, execution(names, conditions=conditions))
 
     assert sizes(store) == [1000, 1000, 1000, 30]
     assert words(result) == {"deleted": 3000}
+
+
+def test_what_is_sent_again_names_no_key_twice() -> None:
+    """A key that failed plainly and with two conditions goes again in three requests."""
+    items = [execution(["a", "b"]), *(execution(["a"], conditions={"a": KeyCondition("a", e)}) for e in "ef")]
+    store = Store(answer=lambda number, bucket, item: ERROR if number < 3 else None)
+    run(store, *items)
+
+    again = [[key_of(item) for item in sent] for _, sent in store.sent[3:]]
+    assert sorted(key for keys in again for key in keys) == ["a", "a", "a", "b"]
+    assert all(len(set(keys)) == len(keys) for keys in again)
 
 
 def test_conditions_and_versions_never_share_a_request_with_their_own_key() -> None:

@@ -10,10 +10,11 @@ from sexton.schemas import events
 from sexton.schemas.events import DeleteMode, OutcomeWord
 from sexton.storage import Delete
 from sexton.streaming_jobs.reaper.fates import Fate
-from sexton.streaming_jobs.reaper.lanes import EraseAll, Item, Lane
+from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
+from sexton.streaming_jobs.reaper.lanes import Lane
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress, PrefixStep
 
-__all__ = ["Execution", "Refusal", "Result", "conditions_of", "items_of", "key_of", "names_of", "result_of"]
+__all__ = ["Execution", "Refusal", "Result", "conditions_of", "items_of", "names_of", "result_of"]
 
 _GONE = (OutcomeWord.DELETED, OutcomeWord.ABSENT)
 
@@ -138,11 +139,6 @@ def _item(key: str, condition: events.KeyCondition | None, mode: DeleteMode, *, 
 
 def _refuse(why: str) -> Fate:
     return Fate(OutcomeWord.REFUSED, "ConditionNotChecked", why)
-
-
-def key_of(item: Item) -> str:
-    """Return an item's key."""
-    return item if isinstance(item, str) else item.key
 
 
 def names_of(items: Iterable[Item]) -> tuple[list[str], dict[str, str]]:

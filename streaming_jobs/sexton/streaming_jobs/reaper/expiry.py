@@ -13,9 +13,10 @@ from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.events import OutcomeWord
 from sexton.storage import MAX_KEYS, Kind, StoreRefused
-from sexton.streaming_jobs.reaper.execution import Execution, key_of, names_of
+from sexton.streaming_jobs.reaper.execution import Execution, names_of
 from sexton.streaming_jobs.reaper.fates import Fate, Seen
-from sexton.streaming_jobs.reaper.lanes import Item, Lane
+from sexton.streaming_jobs.reaper.items import Item, key_of
+from sexton.streaming_jobs.reaper.lanes import Lane
 from sexton.streaming_jobs.reaper.looking import Looker, look, state_of
 
 __all__ = ["EXPIRED", "expire", "expired"]

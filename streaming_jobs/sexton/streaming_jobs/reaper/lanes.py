@@ -14,24 +14,14 @@ from typing import TYPE_CHECKING
 
 from sexton.storage import MAX_KEYS, Abilities, Delete, Versioning
 from sexton.streaming_jobs.reaper.fates import Fate
+from sexton.streaming_jobs.reaper.items import EraseAll, Item, erases, key_of
 from sexton.streaming_jobs.reaper.pace import Pace
 from sexton.streaming_jobs.reaper.queues import Keys, Users
 
 if TYPE_CHECKING:
     from sexton.streaming_jobs.reaper.execution import Execution
 
-__all__ = ["Batch", "EraseAll", "Item", "Lane", "apart"]
-
-
-@dataclass(frozen=True, slots=True)
-class EraseAll:
-    """One key of which all versions are to go."""
-
-    key: str
-
-
-Item = str | Delete | EraseAll
-"""One element of work: a plain key, a key with a condition or version, or all versions of a key."""
+__all__ = ["Batch", "Lane", "apart"]
 
 
 @dataclass(slots=True)
@@ -90,18 +80,18 @@ class Lane:
 
     def may_mark(self, item: Item) -> bool:
         """Tell whether sending the item twice may leave a second marker."""
-        return self.marks and not _erases(item)
+        return self.marks and not erases(item)
 
     def effect(self, item: Item) -> str:
         """Return how the item's object goes: hidden by a marker, erased for good, or plainly deleted."""
         known = self.abilities.versioning if self.abilities else Versioning.UNKNOWN
         if known not in (Versioning.ON, Versioning.SUSPENDED):
             return "deleted"
-        return "erased" if _erases(item) else "hidden"
+        return "erased" if erases(item) else "hidden"
 
     def effects(self, items: Sequence[Item]) -> dict[str, int]:
         """Return how many of these items go in which way; those that are none are left out."""
-        erased = sum(map(_erases, items)) if self.effect("") == "hidden" else 0
+        erased = sum(map(erases, items)) if self.effect("") == "hidden" else 0
         counts = {"erased": erased, self.effect(""): len(items) - erased}
         return {effect: count for effect, count in counts.items() if count}
 
@@ -185,18 +175,25 @@ class Lane:
         return self._next_bound(most)
 
     def _next_again(self, now: float, most: int) -> Batch:
-        """Take what met trouble and is due: plain keys of several requests together, others as they went."""
+        """Take what met trouble and is due, of several requests together, but no key twice."""
         taken: list[str | Delete] = []
         left: list[Batch] = []
-        alone = False  # a condition or a version may be about a key that another batch names plainly
+        keys: set[str] = set()
         for batch in self.again:
-            plain = all(isinstance(item, str) for item in batch.items)
-            fits = plain and not alone and len(taken) + len(batch.items) <= most
-            if batch.due <= now and (fits or not taken):
+            if batch.due <= now and not taken:
+                rest = batch.items[most:]
                 taken += batch.items[:most]
-                alone = not plain
-                if len(batch.items) > most:
-                    left.append(Batch(batch.items[most:], due=batch.due, again=True))
+                if rest:
+                    left.append(Batch(rest, due=batch.due, again=True))
+                keys.update(map(key_of, taken))
+            elif (
+                batch.due <= now
+                and len(taken) + len(batch.items) <= most
+                # A condition or a version may be about a key that another batch names plainly.
+                and keys.isdisjoint(map(key_of, batch.items))
+            ):
+                taken += batch.items
+                keys.update(map(key_of, batch.items))
             else:
                 left.append(batch)
         self.again = left
@@ -216,7 +213,7 @@ class Lane:
         """Tell whether a key to be looked at is one that the store might take for another."""
         if self.probed or not self.to_look or self.abilities is None:
             return False
-        keys = (item if isinstance(item, str) else item.key for item in islice(self.to_look, MAX_KEYS))
+        keys = (key_of(item) for item in islice(self.to_look, MAX_KEYS))
         return any(self.abilities.folded_by(key, batch=False) is not None for key in keys)
 
     def next_look(self) -> dict[str | Delete, Fate]:
@@ -224,7 +221,7 @@ class Lane:
         taken: dict[str | Delete, Fate] = {}
         keys: set[str] = set()
         for item, fate in islice(self.to_look.items(), MAX_KEYS):
-            key = item if isinstance(item, str) else item.key
+            key = key_of(item)
             if key not in keys:
                 keys.add(key)
                 taken[item] = fate
@@ -278,13 +275,9 @@ def apart(items: Iterable[str | Delete]) -> list[list[str | Delete]]:
     rounds: list[list[str | Delete]] = []
     times: dict[str, int] = {}
     for item in items:
-        key = item if isinstance(item, str) else item.key
+        key = key_of(item)
         number = times[key] = times.get(key, -1) + 1
         if number == len(rounds):
             rounds.append([])
         rounds[number].append(item)
     return [each[i : i + MAX_KEYS] for each in rounds for i in range(0, len(each), MAX_KEYS)]
-
-
-def _erases(item: Item) -> bool:
-    return isinstance(item, EraseAll) or (isinstance(item, Delete) and item.version_id is not None)

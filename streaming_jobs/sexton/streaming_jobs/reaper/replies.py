@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from sexton.schemas.events import OutcomeWord
 from sexton.storage import BatchResult, Delete, KeyState
-from sexton.streaming_jobs.reaper.execution import key_of
 from sexton.streaming_jobs.reaper.fates import (
     MOST_TRIES,
     Fate,
@@ -22,7 +21,8 @@ from sexton.streaming_jobs.reaper.fates import (
     is_throttled,
     step_of,
 )
-from sexton.streaming_jobs.reaper.lanes import Batch, EraseAll, Item, Lane, apart
+from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
+from sexton.streaming_jobs.reaper.lanes import Batch, Lane, apart
 
 __all__ = ["Limits", "Replies"]
 

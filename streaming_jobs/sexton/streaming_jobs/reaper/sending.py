@@ -17,8 +17,9 @@ from sexton.storage import MAX_KEYS, READY, Abilities, BatchResult, Delete
 from sexton.streaming_jobs.reaper.execution import Execution, items_of, names_of
 from sexton.streaming_jobs.reaper.fates import SLOW_BUCKET, Fate, Step
 from sexton.streaming_jobs.reaper.inbox import JOBS, Inbox
+from sexton.streaming_jobs.reaper.items import EraseAll
 from sexton.streaming_jobs.reaper.jobs import denies_all, erase_key, fault_of_call
-from sexton.streaming_jobs.reaper.lanes import Batch, EraseAll, Lane
+from sexton.streaming_jobs.reaper.lanes import Batch, Lane
 from sexton.streaming_jobs.reaper.looking import look
 from sexton.streaming_jobs.reaper.paced import Deleter, OnePacer, PacedDeleter
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress, PrefixState, PrefixStep

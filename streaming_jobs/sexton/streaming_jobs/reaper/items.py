@@ -1,0 +1,30 @@
+"""Elements of work: what one key of a request, or one job, is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sexton.storage import Delete
+
+__all__ = ["EraseAll", "Item", "erases", "key_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class EraseAll:
+    """One key of which all versions are to go."""
+
+    key: str
+
+
+Item = str | Delete | EraseAll
+"""One element of work: a plain key, a key with a condition or version, or all versions of a key."""
+
+
+def key_of(item: Item) -> str:
+    """Return an item's key."""
+    return item if isinstance(item, str) else item.key
+
+
+def erases(item: Item) -> bool:
+    """Tell whether the item's object goes for good, and leaves no marker."""
+    return isinstance(item, EraseAll) or (isinstance(item, Delete) and item.version_id is not None)
