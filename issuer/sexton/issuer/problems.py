@@ -18,6 +18,7 @@ from sexton.schemas.errors import (
     SextonError,
     UsageError,
 )
+from sexton.schemas.settings_checks import in_words
 
 __all__ = ["Overloaded", "headers_of", "problem_of", "problem_of_any"]
 
@@ -60,7 +61,8 @@ def problem_of_any(error: Exception) -> wire.Problem:
         kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
         return wire.Problem(kind, kind.replace("-", " "), error.status_code, str(error.detail))
     if isinstance(error, RequestValidationError):
-        return wire.Problem("invalid-request", "invalid request", 400, str(error.errors()[0]["msg"]))
+        told = in_words(error.errors()[0], secret=False)
+        return wire.Problem("invalid-request", "invalid request", 400, told)
     return wire.Problem("internal-error", "internal error", 500, "see the issuer's log")
 
 

@@ -55,7 +55,8 @@ def in_words(error: Mapping[str, Any], *, secret: bool) -> str:
     context: Mapping[str, Any] = error.get("ctx") or {}
     if error["type"] == "value_error":
         return f"{inside}{context['error']}"
-    told = _NEEDED.get(error["type"], error["msg"]).format(**context)
+    needed = _NEEDED.get(error["type"])
+    told = error["msg"] if needed is None else needed.format(**context)
     return f"{inside}{told}" if secret else f"{inside}{told}: {error['input']!r}"
 
 
