@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -134,6 +135,24 @@ def test_x_14_the_grace_limit_abandons_the_running_micro_batch(
     assert command.wait(10) == 75
     assert time.monotonic() - stopped < 8
     assert chain.outcomes() == []
+    s3.script(None)
+    chain.reap(s3_endpoint_url=s3.url)
+    assert chain.words() == {asked: "deleted"}
+
+
+def test_sigterm_to_the_whole_process_group_is_a_stop(
+    chain: Chain, s3: S3Recorder, start: Callable[..., Command]
+) -> None:
+    """A signal that ends the JVM, too, in the middle of a micro-batch: code 75, and a restart converges."""
+    s3.script(lambda request: Reply(delay_s=5, act_first=True) if request.is_delete_objects else None)
+    (asked,) = chain.emit(promised(chain, "a"))
+    command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
+    command.until(lambda: "a" not in s3.objects("bucket"))
+
+    os.killpg(command.process.pid, signal.SIGTERM)
+
+    assert command.wait(30) == 75, command.printed
+    assert "internal error" not in command.printed
     s3.script(None)
     chain.reap(s3_endpoint_url=s3.url)
     assert chain.words() == {asked: "deleted"}

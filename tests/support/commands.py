@@ -22,6 +22,7 @@ class Command:
             env={**installation.environment, **env},
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # a process group of its own: signals to it reach no test
         )
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read)
