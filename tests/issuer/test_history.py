@@ -189,6 +189,33 @@ def test_nothing_below_the_floor_is_kept(log: list[events.GenerationEvent]) -> N
             assert not state.cuts.below_floor(closing.high)
 
 
+def told(state: State, tenant: str, generation: int, partition: int, offset: int) -> str:
+    """What is told of an intent that claims this generation."""
+    found = state.tenant(tenant)
+    if found is None:
+        return "unknown"
+    if (window := found.window(generation, partition)) is None:
+        ended = found.forgotten_until(generation, partition)
+        return "never-issued" if ended is None or offset < ended else "superseded"
+    return "pass" if window.covers(offset) else "early" if offset < window.start else "superseded"
+
+
+@settings(max_examples=150)
+@given(settled_logs())
+def test_a_forgotten_generation_is_still_told_as_superseded(log: list[events.GenerationEvent]) -> None:
+    """Above the floor the cut state tells the same reason as the whole one; below it the same, or less."""
+    whole = [
+        events.Barrier(e.request_id, e.ends, None, NOW) if isinstance(e, events.Barrier) else e for e in log
+    ]
+    cut, uncut = fold(*log), fold(*whole)
+    floor = [*cut.cuts.floor, 0, 0, 0, 0]
+    for tenant, generation, partition in product("ab", range(-1, 15), range(4)):
+        for offset in range(max([*cut.high, 0]) + 2):
+            due = told(uncut, tenant, generation, partition, offset)
+            found = told(cut, tenant, generation, partition, offset)
+            assert found in ((due,) if offset >= floor[partition] else (due, "never-issued"))
+
+
 class TestRequestIds:
     def test_a_new_id_carries_its_time(self) -> None:
         """Ids made here are UUIDs of version 7 that differ."""

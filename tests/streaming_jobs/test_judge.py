@@ -65,6 +65,58 @@ def test_generation_guard_follows_the_window(
     assert (verdict.result, verdict.reason, verdict.log_offset) == (result, reason, 77)
 
 
+@pytest.mark.parametrize(
+    ("offset", "ended", "reason", "told"),
+    [
+        (9, None, "never-issued", "never issued in this form"),
+        (9, 10, "never-issued", "never issued in this form"),
+        (10, 10, "superseded", "generation 8 of 't' ended at or before offset 10"),
+        (11, 0, "superseded", "generation 8 of 't' ended at or before offset 0"),
+    ],
+)
+def test_a_forgotten_window_changes_the_reason_only(
+    offset: int, ended: int | None, reason: str, told: str
+) -> None:
+    """J-1: above a window that is forgotten the intent is superseded; below that nothing can be told."""
+    asked = intent(GUARD)
+    (subject,) = subjects(asked, 0)
+    forgotten = {} if ended is None else {subject: ended}
+
+    verdict = judge(
+        asked,
+        at(offset),
+        {subject: None},
+        topic_id="topic",
+        log_offset=7,
+        now=NOW,
+        forgotten=forgotten,
+    )
+
+    assert isinstance(verdict, events.Verdict)
+    assert (verdict.result, verdict.reason) == (VerdictResult.NEVER, reason)
+    assert told in verdict.detail
+
+
+@given(
+    st.integers(0, 20),
+    st.one_of(st.none(), st.builds(Window, st.integers(0, 20), st.one_of(st.none(), st.integers(0, 20)))),
+    st.integers(0, 20),
+)
+def test_what_is_forgotten_lets_nothing_pass(offset: int, window: Window | None, ended: int) -> None:
+    """I1: with what is forgotten and without it the result is the same, whatever window there is."""
+    asked = intent(GUARD)
+    (subject,) = subjects(asked, 0)
+    given_: Any = {"topic_id": "topic", "log_offset": 7, "now": NOW}
+
+    without = judge(asked, at(offset), {subject: window}, **given_)
+    verdict = judge(asked, at(offset), {subject: window}, **given_, forgotten={subject: ended})
+
+    assert isinstance(verdict, events.Verdict)
+    assert isinstance(without, events.Verdict)
+    assert verdict.result is without.result
+    assert window is None or verdict == without
+
+
 def test_unknown_tenant_is_refused() -> None:
     """I-3: a tenant that the log does not know is refused, it does not pass and is not stale."""
     verdict = decide(intent(GUARD), known=False)

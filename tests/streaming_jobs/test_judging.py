@@ -47,6 +47,36 @@ def test_j_1_stale_intents_are_refused_and_their_objects_stay(chain: Chain, stor
     assert left(store, chain.bucket) == []
 
 
+def test_j_1_a_stale_owner_is_told_so_after_its_history_was_cut(chain: Chain, store: ObjectStore) -> None:
+    """J-1: its window is forgotten once all below is settled, and it is still told to be superseded."""
+    put(store, chain.bucket, ["old", "new", "late", "never"])
+    with chain.issuer() as issuer:
+        old = issuer.attach("a", "t").generation
+        chain.emit(chain.intent("t", old, ["old"], intent_id="old"))
+        new = issuer.attach("b", "t").generation
+        for name in ("new", "later"):
+            chain.emit(chain.intent("t", new, [name], intent_id=name))
+            chain.reap()
+        late = chain.emit(chain.intent("t", old, ["late"], intent_id="late"))
+        chain.emit(chain.intent("t", new + 1, ["never"], intent_id="never"))
+        chain.reap()
+        state = issuer.tenant("t")
+
+    assert state is not None
+    assert [span.generation for span in state.history] == [new]
+    verdicts = {outcome.intent_id: outcome.verdict for outcome in chain.outcomes()}
+    assert {name: verdict.reason for name, verdict in verdicts.items()} == {
+        "old": "pass",
+        "new": "pass",
+        "later": "pass",
+        "late": "superseded",
+        "never": "never-issued",
+    }
+    assert f"ended at or before offset {state.history[0].start[0]}" in verdicts[late[0]].detail
+    assert chain.words()["late"] == "stale"
+    assert left(store, chain.bucket) == ["late", "never"]
+
+
 def test_j_2_order_in_the_micro_batch_does_not_matter(chain: Chain, store: ObjectStore) -> None:
     """J-2: of two generations that both write after the change, only the newer one's keys go."""
     put(store, chain.bucket, [*keys("old", 4), *keys("new", 4)])

@@ -13,6 +13,7 @@ from sexton.schemas.windows import Window
 __all__ = [
     "Attachment",
     "BarrierAnswer",
+    "Gathered",
     "Issuer",
     "NodeState",
     "Registration",
@@ -61,10 +62,14 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Windows as of a log offset: None for a generation never issued; unknown tenants are absent.
+    """Windows as of a log offset: None for a generation without one; unknown tenants are absent.
 
     Of a subject of the first form `windows` holds what lies in both of its windows; `attachments` and `nodes`
     tell them apart: a stale node must stop, a stale attachment only loses the right to delete.
+
+    A generation without a window was never issued, or was superseded and its window is forgotten. Those that
+    are known to be superseded are in `forgotten`, with an offset: every intent at or above it was written
+    after the end of the window. Below it nothing is known.
     """
 
     log_offset: int
@@ -72,6 +77,40 @@ class Validation:
     windows: Mapping[Subject, Window | None]
     attachments: Mapping[Subject, Window | None] = field(default_factory=dict)
     nodes: Mapping[Subject, Window | None] = field(default_factory=dict)
+    forgotten: Mapping[Subject, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What a `Validation` holds about subjects, put together one by one."""
+
+    windows: dict[Subject, Window | None] = field(default_factory=dict)
+    attachments: dict[Subject, Window | None] = field(default_factory=dict)
+    nodes: dict[Subject, Window | None] = field(default_factory=dict)
+    forgotten: dict[Subject, int] = field(default_factory=dict)
+
+    def put(
+        self,
+        subject: Subject,
+        attachment: Window | None,
+        node: Window | None,
+        until: int | None,
+        node_until: int | None,
+    ) -> None:
+        """Take in a subject's windows; of one that is None `until` tells where it ended at the latest."""
+        if subject.node is None and subject.node_generation is None:
+            self.windows[subject] = attachment
+            ended = until if attachment is None else None
+        else:
+            self.attachments[subject], self.nodes[subject] = attachment, node
+            self.windows[subject] = both(attachment, node)
+            ended = _both_ended(attachment, node, until, node_until)
+        if ended is not None:
+            self.forgotten[subject] = ended
+
+    def validation(self, log_offset: int, topic_id: str) -> Validation:
+        """Return all of it, as of a log offset."""
+        return Validation(log_offset, topic_id, self.windows, self.attachments, self.nodes, self.forgotten)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,3 +252,18 @@ def packed(generation: int, form: str | None, registration: Registration | None)
 def both(attachment: Window | None, node: Window | None) -> Window | None:
     """Return where a guard of the first form holds: in both windows, nowhere if one is missing."""
     return None if attachment is None or node is None else attachment.intersect(node)
+
+
+def _both_ended(
+    attachment: Window | None, node: Window | None, until: int | None, node_until: int | None
+) -> int | None:
+    """Return from where on a guard of the first form is superseded, None unless a window is forgotten.
+
+    Below the start of the other window it would be claimed early, and where the other number was never issued
+    nobody was given such a pair.
+    """
+    if attachment is not None and node is not None:
+        return None
+    one = until if attachment is None else attachment.start
+    other = node_until if node is None else node.start
+    return None if one is None or other is None else max(one, other)

@@ -22,7 +22,7 @@ from sexton.issuer.log import LogReader, LogWriter
 from sexton.issuer.metrics import Metrics
 from sexton.issuer.positions import Ends, Positions
 from sexton.issuer.registrar import Registrar, identity
-from sexton.issuer.state import Numbered, State
+from sexton.issuer.state import Numbered, State, Tenant
 from sexton.issuer.witness import Witness
 from sexton.schemas import checks, events
 from sexton.schemas.errors import UsageError
@@ -212,7 +212,19 @@ def _answer(state: State, subject: wire.Subject) -> wire.Answer | None:
     if of_node is not None:
         answer.node_from = of_node.start
         answer.node_until = UNSET if of_node.until is None else of_node.until
+    if window is None or (of_node is None and subject.node is not None):
+        _tell_forgotten(state, tenant, subject, answer)
     return answer
+
+
+def _tell_forgotten(state: State, tenant: Tenant, subject: wire.Subject, answer: wire.Answer) -> None:
+    until, node_until = state.forgotten(
+        tenant, subject.generation, subject.partition, subject.node, subject.node_generation
+    )
+    if until is not None:
+        answer.until = until
+    if node_until is not None:
+        answer.node_until = node_until
 
 
 def _view(state: State, name: str, history: int) -> wire.TenantView | None:

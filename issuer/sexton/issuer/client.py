@@ -23,6 +23,7 @@ from sexton.issuer import request_ids
 from sexton.issuer.answers import (
     Attachment,
     BarrierAnswer,
+    Gathered,
     Issuer,
     NodeState,
     Registration,
@@ -30,14 +31,12 @@ from sexton.issuer.answers import (
     Subject,
     TenantState,
     Validation,
-    both,
 )
-from sexton.issuer.reading import attachments_of, registered, span_of, subject_body, windows_of
+from sexton.issuer.reading import attachments_of, gather, registered, span_of, subject_body
 from sexton.schemas.errors import InvalidSettings, IssuerUnavailable, RequestRefused
 from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant, PartitionOffsets
 from sexton.schemas.forms import to_json
 from sexton.schemas.settings import Settings
-from sexton.schemas.windows import Window
 
 __all__ = [
     "MAX_SUBJECTS",
@@ -234,26 +233,20 @@ class IssuerClient:
         Without `at_least` the answer is as of the log's end. More than 10,000 subjects take several calls.
         """
         end = self._end(deadline)
-        windows: dict[Subject, Window | None] = {}
-        attachments: dict[Subject, Window | None] = {}
-        nodes: dict[Subject, Window | None] = {}
+        found = Gathered()
         log_offset, topic_id = None, None
         for start in range(0, max(1, len(subjects)), MAX_SUBJECTS):
             asked = subjects[start : start + MAX_SUBJECTS]
             body = {"subjects": [subject_body(s) for s in asked], "at_least": at_least}
             answer = self._call("POST", "/v1/validate", body, end)
-            for subject, attachment, node in windows_of(answer["answers"], asked):
-                windows[subject] = attachment
-                if subject.node is not None or subject.node_generation is not None:
-                    attachments[subject], nodes[subject] = attachment, node
-                    windows[subject] = both(attachment, node)
+            gather(found, answer["answers"], asked)
             if topic_id not in (None, answer["topic_id"]):
                 raise IssuerUnavailable("the intents topic changed between two calls")
             topic_id = answer["topic_id"]
             log_offset = min(log_offset or answer["log_offset"], answer["log_offset"])
         assert log_offset is not None
         assert topic_id is not None
-        return Validation(log_offset, topic_id, windows, attachments, nodes)
+        return found.validation(log_offset, topic_id)
 
     def barrier(
         self, unsettled: PartitionOffsets | None = None, deadline: float | None = None

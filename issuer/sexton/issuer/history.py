@@ -3,7 +3,8 @@
 Windows: the window of a superseded generation goes once it ends, in every partition, at or below the oldest
 unsettled position that a valid Barrier carried. Every intent below that position has had its final outcome;
 an intent at or above it stands outside the window, so its verdict is `never` with the window and without.
-A generation without a window is answered as one that was never issued.
+Of such a generation the state still tells that it was superseded, and an offset at or below which that was:
+where the oldest window that is kept begins.
 
 Request ids: of the ids that carry a time the newest are kept, up to `KEPT_REQUESTS` of them and `KEPT_GRANTS`
 numbers in their answers. The time of the newest that went is the mark: an unknown id not above it may be the

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sexton.issuer.answers import Attachment, Registration, Span, Subject, packed
+from sexton.issuer.answers import Attachment, Gathered, Registration, Span, Subject, packed
 from sexton.schemas.errors import IssuerUnavailable
 from sexton.schemas.windows import Window
 
-__all__ = ["attachments_of", "registered", "span_of", "subject_body", "windows_of"]
+__all__ = ["attachments_of", "gather", "registered", "span_of", "subject_body"]
 
 
 def subject_body(subject: Subject) -> dict[str, Any]:
@@ -26,10 +26,8 @@ def subject_body(subject: Subject) -> dict[str, Any]:
     return body
 
 
-def windows_of(
-    answers: Iterable[Mapping[str, Any]], asked: Iterable[Subject]
-) -> Iterable[tuple[Subject, Window | None, Window | None]]:
-    """Yield each subject with the windows of its attachment and of its node generation.
+def gather(found: Gathered, answers: Iterable[Mapping[str, Any]], asked: Iterable[Subject]) -> None:
+    """Put what was answered about each subject into `found`.
 
     Answers stand in the order of what was asked, those of unknown tenants left out. Raises IssuerUnavailable
     for an answer that was not asked for.
@@ -48,9 +46,10 @@ def windows_of(
                 break
         else:
             raise IssuerUnavailable(f"an answer of the issuer that was not asked for: {a['tenant']}")
-        attachment = Window(a["from"], a.get("until")) if "from" in a else None
-        node = Window(a["node_from"], a.get("node_until")) if "node_from" in a else None
-        yield subject, attachment, node
+        until, node_until = a.get("until"), a.get("node_until")
+        attachment = Window(a["from"], until) if "from" in a else None
+        node = Window(a["node_from"], node_until) if "node_from" in a else None
+        found.put(subject, attachment, node, until, node_until)
 
 
 def registered(registration: Registration | None) -> dict[str, Any]:

@@ -58,8 +58,19 @@ class Numbered:
             return Window(start)
         return Window(start, _at(self.issues[index + 1].high, partition))
 
+    def forgotten_until(self, number: int, partition: int) -> int | None:
+        """Return the offset at or below which the forgotten window of a number ended, None if it has none.
+
+        Numbers follow each other without a gap, and only superseded ones are forgotten: each below `first`
+        had ended where the oldest window that is kept begins. An import ends all numbers below its own too.
+        Below 1 the answer is None: whether there was a 0 is forgotten with it.
+        """
+        if not 1 <= number < self.first or not self.issues or partition < 0:
+            return None
+        return _at(self.issues[0].high, partition)
+
     def forget_oldest(self) -> None:
-        """Drop the oldest number, which was superseded: it is answered like one never issued."""
+        """Drop the window of the oldest, superseded number; `forgotten_until` tells what is left."""
         del self.issues[0]
         self.first += 1
 
@@ -142,7 +153,7 @@ class State:
         return found.newest if found else None
 
     def window(self, tenant: str, generation: int, partition: int) -> Window | None:
-        """Return where intents of this generation are believed; None: nowhere, it was never issued.
+        """Return where intents of this generation are believed; None: never issued, or forgotten.
 
         For a tenant of the first form this is one of two windows, see `windows`.
         """
@@ -167,6 +178,23 @@ class State:
         held = issue is not None and issue.node == node
         attachment = tenant.window(generation, partition) if held else None
         return attachment, known.window(node_generation, partition)
+
+    def forgotten(
+        self, tenant: Tenant, generation: int, partition: int, node: str | None, node_generation: int | None
+    ) -> tuple[int | None, int | None]:
+        """Return the offsets at or below which the windows of both generations ended, if they are forgotten.
+
+        None for a generation that has a window, was never issued, or is named without the parts that the
+        tenant's form wants. Who held a forgotten generation is forgotten too: any registered node fits.
+        """
+        if tenant.form is GenerationForm.FINAL:
+            foreign = node is not None or node_generation is not None
+            return (None if foreign else tenant.forgotten_until(generation, partition)), None
+        known = self._nodes.get(node) if node is not None else None
+        if known is None or node_generation is None:
+            return None, None
+        attachment = tenant.forgotten_until(generation, partition)
+        return attachment, known.forgotten_until(node_generation, partition)
 
     def node(self, node: str) -> Node | None:
         """Return a node of the first form, None when it never registered."""

@@ -14,13 +14,13 @@ from sexton.issuer import request_ids
 from sexton.issuer.answers import (
     Attachment,
     BarrierAnswer,
+    Gathered,
     NodeState,
     Registration,
     Span,
     Subject,
     TenantState,
     Validation,
-    both,
     packed,
 )
 from sexton.issuer.decisions import (
@@ -42,7 +42,6 @@ from sexton.schemas import checks, events
 from sexton.schemas.errors import InvalidEvent, IssuerUnavailable, RequestRefused
 from sexton.schemas.events import PartitionOffsets
 from sexton.schemas.generations import MAX_NODE
-from sexton.schemas.windows import Window
 
 __all__ = ["FakeIssuer"]
 
@@ -212,19 +211,15 @@ class FakeIssuer:
         self._require()
         if at_least is not None and at_least > self._state.log_offset:
             raise IssuerUnavailable(f"the log has not got to offset {at_least}")
-        windows: dict[Subject, Window | None] = {}
-        attachments: dict[Subject, Window | None] = {}
-        nodes: dict[Subject, Window | None] = {}
+        gathered = Gathered()
         for s in subjects:
             tenant = self._state.tenant(s.tenant)
             if tenant is None:
                 continue
             parts = (s.generation, s.partition, s.node, s.node_generation)
-            windows[s], node = self._state.windows(tenant, *parts)
-            if s.node is not None or s.node_generation is not None:
-                attachments[s], nodes[s] = windows[s], node
-                windows[s] = both(attachments[s], node)
-        return Validation(self._state.log_offset, self._topic_id, windows, attachments, nodes)
+            windows, ends = self._state.windows(tenant, *parts), self._state.forgotten(tenant, *parts)
+            gathered.put(s, *windows, *ends)
+        return gathered.validation(self._state.log_offset, self._topic_id)
 
     def barrier(
         self, unsettled: PartitionOffsets | None = None, deadline: float | None = None

@@ -221,10 +221,12 @@ class ImportedAnswer(Struct):
 
 
 class Answer(Struct, omit_defaults=True, gc=False):
-    """A subject's window: `from` is absent when the generation was never issued, `until` while newest.
+    """A subject's window: `until` is absent while the generation is newest, `from` when there is no window.
 
-    Subjects of the first form have two, which hold together: `node_from` and `node_until` are those of the
-    node generation. Without `node_from` it was never given out; with `node_until` the node is stale.
+    Without both the generation was never issued; with `until` alone it was superseded and its window, which
+    ended at that offset or below it, is forgotten. Subjects of the first form have two windows, which hold
+    together: `node_from` and `node_until` are those of the node generation, and read the same way. With
+    `node_until` the node is stale.
     """
 
     tenant: str

@@ -11,17 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 
 from sexton.issuer.client import Subject
 from sexton.schemas import events
+from sexton.schemas.conditions import conditions_of
 from sexton.schemas.events import VerdictResult
 from sexton.schemas.windows import Window
-from sexton.streaming_jobs.reaper.execution import conditions_of
 from sexton.streaming_jobs.reaper.prefix_steps import prefix_refused
 
 __all__ = ["Allowed", "Judgement", "NotYet", "Rules", "judge", "parse_allow", "probes_under", "subjects"]
 
 Windows = Mapping[Subject, Window | None]
+Forgotten = Mapping[Subject, int]
 Allowed = Sequence[tuple[str, str]]
 
 
@@ -80,11 +82,14 @@ def judge(
     log_offset: int,
     now: datetime,
     rules: Rules = Rules(),
+    forgotten: Forgotten = MappingProxyType({}),
 ) -> Judgement:
     """Return the verdict on an intent that stands at `position`, below the barrier's end offset.
 
     `windows` holds the issuer's answer for each of `subjects(...)`: a window, None for a generation that was
-    never issued in this form, nothing for a tenant that the log does not know.
+    never issued in this form or whose window is forgotten, nothing for a tenant that the log does not know.
+    `forgotten` holds the offsets at or below which forgotten windows ended; it changes no result, only the
+    reason that is told.
     """
     refused = _refused(intent, rules)
     if refused is not None:
@@ -95,7 +100,7 @@ def judge(
         match guard:
             case events.GenerationGuard():
                 asked_log = log_offset
-                found = _generation(guard, position, windows, topic_id)
+                found = _generation(guard, position, windows, forgotten, topic_id)
                 if found is not None:
                     return _final(*found, log_offset)
             case events.PromiseGuard() | events.UnchangedGuard():
@@ -110,7 +115,11 @@ def judge(
 
 
 def _generation(
-    guard: events.GenerationGuard, position: events.Position, windows: Windows, topic_id: str
+    guard: events.GenerationGuard,
+    position: events.Position,
+    windows: Windows,
+    forgotten: Forgotten,
+    topic_id: str,
 ) -> tuple[VerdictResult, str, str] | None:
     """Return why the guard can never hold, None when it holds."""
     if position.topic_id != topic_id:
@@ -123,16 +132,23 @@ def _generation(
     window = windows[subject]
     name = f"generation {guard.generation} of {guard.tenant!r}"
     if window is None:
-        return (
-            VerdictResult.NEVER,
-            "never-issued",
-            f"{name} was never issued in this form, or ended before all that is not settled",
-        )
+        return VerdictResult.NEVER, *_without_window(name, position.offset, forgotten.get(subject))
     if window.covers(position.offset):
         return None
     if position.offset < window.start:
         return VerdictResult.NEVER, "claimed-early", f"{name} was issued at offset {window.start}"
     return VerdictResult.NEVER, "superseded", f"{name} ended at offset {window.until}"
+
+
+def _without_window(name: str, offset: int, ended: int | None) -> tuple[str, str]:
+    """Return the reason and detail for an intent whose generation has no window, or a forgotten one.
+
+    Below `ended`, where only replays stand, nobody knows whether the intent lay in the window or beside it.
+    """
+    if ended is not None and offset >= ended:
+        return "superseded", f"{name} ended at or before offset {ended}"
+    told = f"{name} was never issued in this form, or ended before all that is not settled"
+    return "never-issued", told
 
 
 def _refused(intent: events.DeletionIntent, rules: Rules) -> tuple[str, str] | None:

@@ -15,6 +15,7 @@ from pyspark import TaskContext
 from sexton.issuer.client import IssuerClient, Subject
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
+from sexton.schemas.conditions import conditions_of
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.windows import Window
 from sexton.storage import StoreSettings, open_deleter
@@ -24,7 +25,7 @@ from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, decode, decode_deferred
 from sexton.streaming_jobs.reaper.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
-from sexton.streaming_jobs.reaper.execution import Execution, conditions_of
+from sexton.streaming_jobs.reaper.execution import Execution
 from sexton.streaming_jobs.reaper.judge import NotYet, Rules, judge, parse_allow, probes_under, subjects
 from sexton.streaming_jobs.reaper.plan import TaskPlan, check_below
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress
@@ -62,6 +63,7 @@ class Work:
     now: datetime
     retried: bool = False
     windows: dict[Subject, Window | None] = field(default_factory=dict)
+    forgotten: dict[Subject, int] = field(default_factory=dict)
     asked: set[Subject] = field(default_factory=set)
     unasked: set[Subject] = field(default_factory=set)
     waiting: list[Decoded] = field(default_factory=list)
@@ -231,6 +233,7 @@ def _ask(work: Work) -> None:
         if answer.topic_id != work.plan.topic_id:
             raise EnvironmentFault(f"the issuer judges another intents topic: {answer.topic_id}")
         work.windows.update(answer.windows)
+        work.forgotten.update(answer.forgotten)
         work.counts.issuer_calls += 1
         work.counts.subjects += len(chunk)
     work.asked |= work.unasked
@@ -248,6 +251,7 @@ def _judge(work: Work, decoded: list[Decoded]) -> list[_Settling]:
             log_offset=work.plan.log_offset,
             now=work.now,
             rules=work.rules,
+            forgotten=work.forgotten,
         )
         if isinstance(judgement, NotYet):
             work.counts.add(DEFERRED)
