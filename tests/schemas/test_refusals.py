@@ -158,6 +158,9 @@ def test_the_fast_check_finds_exactly_what_a_look_at_each_key_finds(keys: list[s
     assert refused == bad
 
 
+_NO_ETAGS = ["", '""', "*", '"*', '"a", "b"', "a,b", 'a"b', 'W/"a"', "a b", "a\n", "\u00e9"]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -169,6 +172,8 @@ def test_the_fast_check_finds_exactly_what_a_look_at_each_key_finds(keys: list[s
         {"guards": (events.GenerationGuard("t", 2**32),)},
         {"guards": (events.PromiseGuard(""),)},
         {"guards": (events.UnchangedGuard((events.KeyCondition("k"),)),)},
+        {"guards": (events.UnchangedGuard((events.KeyCondition("k", version_id=""),)),)},
+        *({"guards": (events.UnchangedGuard((events.KeyCondition("k", etag),)),)} for etag in _NO_ETAGS),
         {"action": events.DeleteObjects("", (("k",),))},
         {"action": events.DeleteObjects("a/b", (("k",),))},
         {"action": events.DeleteObjects("bucket", ())},

@@ -314,6 +314,16 @@ class TestConditions:
         assert [state.code for state in result.states.values()] == ["ConditionNotChecked"] * 2
         assert (kinds(result), result.effect, s3.requests) == ([Kind.REFUSED] * 2, Effect.NONE, [])
 
+    def test_an_etag_and_a_version_together(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
+        """X-12: no probe has tried both in one delete, so that nothing is sent; its neighbour goes."""
+        deleter.learn(FAITHFUL)
+        s3.create_bucket("bucket", {"a": b"1", "b": b"2"}, versioning="Enabled")
+        version = s3.versions("bucket", "a")[0].version_id
+        result = deleter.delete_all("bucket", [Delete("a", '"x"', version), "b"]).result(10)
+
+        assert (kinds(result), result.state(0).code) == ([Kind.REFUSED, Kind.GONE], "ConditionNotChecked")
+        assert list(s3.objects("bucket")) == ["a"]
+
 
 class TestFolding:
     def test_a_key_that_would_be_folded_is_not_sent(self, s3: S3Recorder, deleter: BatchDeleter) -> None:

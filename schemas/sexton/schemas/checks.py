@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from sexton.schemas import events
+from sexton.schemas.conditions import conditions_of
 from sexton.schemas.errors import InvalidEvent, InvalidFormat
 from sexton.schemas.generations import MAX_PACKED_PART, check_generation
 
@@ -29,6 +30,8 @@ def check_intent(intent: events.DeletionIntent) -> None:
         raise InvalidEvent("an intent needs a guard: without one nothing says why the delete is safe")
     for guard in intent.guards:
         _check_guard(guard)
+    if any(isinstance(guard, events.UnchangedGuard) for guard in intent.guards):
+        conditions_of(intent)
     _check_action(intent.action)
 
 
@@ -91,8 +94,6 @@ def _check_guard(guard: events.Guard) -> None:
             raise InvalidEvent("a boundary guard needs a namespace")
         case events.UnchangedGuard():
             check_keys([condition.key for condition in guard.conditions])
-            if any(c.etag is None and c.version_id is None for c in guard.conditions):
-                raise InvalidEvent("an unchanged guard needs an ETag or a version id for each key")
         case events.PromiseGuard() if not guard.operation:
             raise InvalidEvent("a promise needs an operation id")
 

@@ -136,7 +136,11 @@ def _refusal(item: Delete, abilities: Abilities, way: str) -> KeyState | None:
     if spelling is not None:
         return key_state("FoldedKey", f"{spelling}: seen to be kept apart is only what a probe has tried")
     checked = abilities.batch_condition if batch else abilities.single_condition
-    # A version that is named is its own condition: nothing else can go in its place.
-    if item.etag is not None and item.version_id is None and checked is not Ability.YES:
+    if item.etag is None:
+        # A version that is named is its own condition: nothing else can go in its place.
+        return None
+    if item.version_id is not None:
+        return key_state("ConditionNotChecked", "no probe has tried an ETag and a version id together")
+    if checked is not Ability.YES:
         return key_state("ConditionNotChecked", f"the store checks an ETag in a {way} call: {checked}")
     return None

@@ -14,8 +14,9 @@ from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
 from sexton.streaming_jobs.reaper.lanes import Lane
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress, PrefixStep
 
-__all__ = ["Execution", "Refusal", "Result", "conditions_of", "items_of", "names_of", "result_of"]
+__all__ = ["Execution", "Refusal", "Result", "items_of", "names_of", "result_of"]
 
+_NO_VERSION = "null"  # of every object that was written while versioning was off or suspended
 _GONE = (OutcomeWord.DELETED, OutcomeWord.ABSENT)
 
 
@@ -87,16 +88,6 @@ class Result:
     unknown: bool = False
 
 
-def conditions_of(intent: events.DeletionIntent) -> dict[str, events.KeyCondition]:
-    """Return the conditions of an intent's `unchanged` guards by key."""
-    return {
-        condition.key: condition
-        for guard in intent.guards
-        if isinstance(guard, events.UnchangedGuard)
-        for condition in guard.conditions
-    }
-
-
 def items_of(execution: Execution, keys: Sequence[str], lane: Lane) -> Sequence[Item]:
     """Return what is sent for these keys; those that may not be sent are noted as refused.
 
@@ -108,7 +99,7 @@ def items_of(execution: Execution, keys: Sequence[str], lane: Lane) -> Sequence[
         return keys
     items: list[Item] = []
     for key in keys:
-        item = _item(key, conditions.get(key), action.mode, marks=lane.marks)
+        item = _item(key, conditions.get(key), action.mode, lane)
         if isinstance(item, Fate):
             execution.refused.append(Refusal(key, item))
         else:
@@ -116,25 +107,28 @@ def items_of(execution: Execution, keys: Sequence[str], lane: Lane) -> Sequence[
     return items
 
 
-def _item(key: str, condition: events.KeyCondition | None, mode: DeleteMode, *, marks: bool) -> Item | Fate:
-    etag, version = (condition.etag, condition.version_id) if condition else (None, None)
-    if not marks:
-        return key if condition is None else Delete(key, etag, version)
-    match mode:
-        case DeleteMode.ERASE_VERSION:
-            return (
-                _refuse("a version id is needed to erase one") if not version else Delete(key, etag, version)
-            )
-        case DeleteMode.ERASE_ALL_VERSIONS:
-            if condition is not None:
-                return _refuse("no store checks a condition while all versions are erased")
-            return EraseAll(key)
-        case _ if condition is None:
-            return key
-        case _ if etag is None:
-            return _refuse("no store checks a version id when it hides; give the ETag, or erase the version")
-        case _:
-            return Delete(key, etag)
+def _item(key: str, condition: events.KeyCondition | None, mode: DeleteMode, lane: Lane) -> Item | Fate:
+    """Return what is sent for a key, or why nothing is: each condition needs a store that checks it."""
+    if lane.marks and mode is DeleteMode.ERASE_ALL_VERSIONS:
+        if condition is not None:
+            return _refuse("no store checks a condition while all versions are erased")
+        return EraseAll(key)
+    erases = lane.marks and mode is DeleteMode.ERASE_VERSION
+    if condition is None or (erases and condition.version_id is None):
+        return _refuse("a version id is needed to erase one") if erases else key
+    if condition.version_id is None:
+        return Delete(key, condition.etag)
+    if condition.etag is not None:
+        return _refuse("no store is known to check an ETag and a version id together: give one of them")
+    if not lane.marks:
+        return _refuse("the bucket keeps no versions, so that no id tells one object from the next")
+    if not erases:
+        return _refuse("no store checks a version id when it hides; give the ETag, or erase the version")
+    if condition.version_id == _NO_VERSION:
+        return _refuse("what is written without a version id takes the place of this one: it says nothing")
+    if not lane.has_versions:
+        return _refuse("nobody knows whether the bucket keeps versions")
+    return Delete(key, version_id=condition.version_id)
 
 
 def _refuse(why: str) -> Fate:

@@ -78,14 +78,19 @@ class Lane:
         """Tell whether a plain delete leaves a delete marker, or may: then no repeat goes unlooked."""
         return self.abilities is None or self.abilities.versioning is not Versioning.OFF
 
+    @property
+    def has_versions(self) -> bool:
+        """Tell whether the bucket is known to keep versions, so that an id names one of them."""
+        known = self.abilities.versioning if self.abilities else Versioning.UNKNOWN
+        return known in (Versioning.ON, Versioning.SUSPENDED)
+
     def may_mark(self, item: Item) -> bool:
         """Tell whether sending the item twice may leave a second marker."""
         return self.marks and not erases(item)
 
     def effect(self, item: Item) -> str:
         """Return how the item's object goes: hidden by a marker, erased for good, or plainly deleted."""
-        known = self.abilities.versioning if self.abilities else Versioning.UNKNOWN
-        if known not in (Versioning.ON, Versioning.SUSPENDED):
+        if not self.has_versions:
             return "deleted"
         return "erased" if erases(item) else "hidden"
 

@@ -15,6 +15,7 @@ from pyspark import TaskContext
 from sexton.issuer.client import IssuerClient, Subject
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
+from sexton.schemas.conditions import conditions_of
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.windows import Window
 from sexton.storage import StoreSettings, open_deleter
@@ -24,7 +25,7 @@ from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, decode, decode_deferred
 from sexton.streaming_jobs.reaper.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
-from sexton.streaming_jobs.reaper.execution import Execution, conditions_of
+from sexton.streaming_jobs.reaper.execution import Execution
 from sexton.streaming_jobs.reaper.judge import NotYet, Rules, judge, parse_allow, probes_under, subjects
 from sexton.streaming_jobs.reaper.plan import TaskPlan, check_below
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress
