@@ -130,6 +130,10 @@ def test_x_17_a_dry_run_reports_the_same_and_writes_nothing(chain: Chain, store:
     chain.emit(chain.intent("nobody", 1, keys("t", 4)[3:], intent_id="unknown"), partition=2)
     boundary = (events.BoundaryGuard("ns", 1),)
     chain.emit(chain.intent("t", None, ["x"], guards=boundary, intent_id="waits"), partition=3)
+    store.put(chain.bucket, "folder/one", b"x")
+    prefix = events.DeletePrefix(chain.bucket, "folder/")
+    promise = (events.PromiseGuard("drop"),)
+    chain.emit(chain.intent("t", None, (), guards=promise, action=prefix, intent_id="prefix"))
     chain.produce(b"garbage", None, partition=3)
 
     def everything() -> object:
@@ -146,14 +150,14 @@ def test_x_17_a_dry_run_reports_the_same_and_writes_nothing(chain: Chain, store:
 
     assert everything() == before
     assert skipped == [1]
-    words = ["dead-lettered", "deferred", "deleted", "refused", "stale"]
+    words = ["dead-lettered", "deferred", "deleted", "deleted", "refused", "stale"]
     assert sorted(map(word_of, decisions)) == words
     told = {d.intent_id: word_of(d) for d in decisions if isinstance(d, events.Outcome)}
-    assert told == {"stale": "stale", "good": "deleted", "unknown": "refused"}
+    assert told == {"stale": "stale", "good": "deleted", "unknown": "refused", "prefix": "deleted"}
     counts = chain.reap()
     assert counts.intents == {
         "stale": 1,
-        "deleted": 1,
+        "deleted": 2,
         "refused": 1,
         "deferred": 1,
         "dead-lettered": 1,
