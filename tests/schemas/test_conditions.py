@@ -44,6 +44,12 @@ def test_both_conditions_of_a_key_count(apart: bool) -> None:
     assert conditions_of(asked) == {"a": KeyCondition("a", ETAG, "v1")}
 
 
+def test_a_condition_on_a_key_that_is_not_deleted_is_refused() -> None:
+    """Nobody would check it, and a guard that nobody checks has not passed."""
+    with pytest.raises(InvalidEvent, match="not to be deleted: 'c'"):
+        check_intent(intent([KeyCondition("a", ETAG), KeyCondition("c", ETAG)]))
+
+
 @pytest.mark.parametrize("apart", [False, True], ids=["one guard", "two guards"])
 @pytest.mark.parametrize("turned", [False, True], ids=["", "turned"])
 @pytest.mark.parametrize(

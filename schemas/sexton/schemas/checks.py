@@ -30,9 +30,9 @@ def check_intent(intent: events.DeletionIntent) -> None:
         raise InvalidEvent("an intent needs a guard: without one nothing says why the delete is safe")
     for guard in intent.guards:
         _check_guard(guard)
-    if any(isinstance(guard, events.UnchangedGuard) for guard in intent.guards):
-        conditions_of(intent)
     _check_action(intent.action)
+    if any(isinstance(guard, events.UnchangedGuard) for guard in intent.guards):
+        _check_conditions(intent)
 
 
 def check_tenant(tenant: str) -> str:
@@ -96,6 +96,15 @@ def _check_guard(guard: events.Guard) -> None:
             check_keys([condition.key for condition in guard.conditions])
         case events.PromiseGuard() if not guard.operation:
             raise InvalidEvent("a promise needs an operation id")
+
+
+def _check_conditions(intent: events.DeletionIntent) -> None:
+    conditions, action = conditions_of(intent), intent.action
+    if isinstance(action, events.DeleteObjects):
+        # The store checks a condition in the delete of its key, and nobody checks another one.
+        elsewhere = next(iter(conditions.keys() - {key for phase in action.phases for key in phase}), None)
+        if elsewhere is not None:
+            raise InvalidEvent(f"a condition names a key that is not to be deleted: {elsewhere[:80]!r}")
 
 
 def _check_action(action: events.Action) -> None:

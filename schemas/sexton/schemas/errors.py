@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from sexton.schemas.masking import masked
+
 __all__ = [
     "EnvironmentFault",
     "InvalidEvent",
@@ -42,6 +44,7 @@ class SextonError(Exception):
     """Something went wrong in Sexton, or in the use of it.
 
     `hint` says what to do; `usual_hint` is the class' own, for an error that was raised without one.
+    What stands in the message in a secret's place, such as a password in a URL, is masked.
     """
 
     exit_code = 1
@@ -49,7 +52,7 @@ class SextonError(Exception):
 
     def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
         self.hint = hint or self.usual_hint
-        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0].rstrip("."))
+        super().__init__(masked(message or (type(self).__doc__ or "").strip().splitlines()[0].rstrip(".")))
 
 
 class UsageError(SextonError):

@@ -18,14 +18,15 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from sexton.schemas.errors import InvalidSettings
+from sexton.schemas.masking import REDACTED, masked, masked_properties
 from sexton.schemas.settings_checks import check_url, in_words
 
-__all__ = ["PREFIX", "SettingRow", "Settings", "explain", "load", "without_password"]
+__all__ = ["PREFIX", "SettingRow", "Settings", "explain", "load"]
 
 PREFIX = "SEXTON_"
 _FILE_VARIABLE = "SEXTON_CONFIG"
-_REDACTED = "********"
-_SECRET = ("issuer_token", "issuer_tokens", "redis_url", "kafka_extra")  # values that no message may hold
+_URLS = ("issuer_url", "s3_endpoint_url", "schema_registry_url", "redis_url")
+_SECRET = ("issuer_token", "issuer_tokens", "kafka_extra", *_URLS)  # values that no message may hold
 
 
 class Settings(BaseSettings):
@@ -119,7 +120,7 @@ class Settings(BaseSettings):
         except json.JSONDecodeError as error:
             raise ValueError(f"not JSON: {error}") from error
 
-    @field_validator("issuer_url", "s3_endpoint_url", "schema_registry_url", "redis_url")
+    @field_validator(*_URLS)
     @classmethod
     def _urls(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None:
@@ -274,32 +275,18 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _shown(name: str, value: Any) -> str:
-    if name == "redis_url":
-        return without_password(value.get_secret_value())
+    if name in _URLS:
+        return masked(_plain(value)) if value is not None else ""
     if isinstance(value, SecretStr):
-        return _REDACTED
+        return REDACTED
     if name == "kafka_extra":
-        masked = {k: (_REDACTED if _is_secret(k) else v) for k, v in value.items()}
-        return json.dumps(masked, sort_keys=True)
+        return json.dumps(masked_properties(value), sort_keys=True)
     if isinstance(value, tuple):
-        return json.dumps(list(value))
-    return "" if value is None else str(value)
+        return masked(json.dumps(list(value)))
+    return "" if value is None else masked(str(value))
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     return json.dumps(value) if isinstance(value, dict | tuple | list) else str(value)
-
-
-def _is_secret(property_name: str) -> bool:
-    return any(word in property_name for word in ("password", "secret", "jaas", "key.pem"))
-
-
-def without_password(url: str) -> str:
-    """Return a URL in which a password is masked."""
-    scheme, separator, rest = url.partition("://")
-    credentials, at, host = rest.rpartition("@")
-    if not at:
-        return url
-    return f"{scheme}{separator}{credentials.partition(':')[0]}:{_REDACTED}@{host}"

@@ -46,6 +46,8 @@ def check_url(name: str, value: str) -> str:
             raise ValueError(f"a URL that begins with {_either(schemes)} is needed, such as {example}")
         if not _leads_somewhere(url):
             raise ValueError(f"a URL with a host, and a port of at most 65535, is needed, such as {example}")
+        if _password_ends_host(url):
+            raise ValueError("a password in a URL needs %2F, %3F and %23 for /, ? and #")
     return value
 
 
@@ -69,6 +71,13 @@ def _leads_somewhere(url: str) -> bool:
     except ValueError:
         return False
     return bool(parts.path if parts.scheme == "unix" else parts.hostname) and port != 0
+
+
+def _password_ends_host(url: str) -> bool:
+    """Return whether what reads as path or query is the rest of a password, which nothing would mask."""
+    parts = urlsplit(url)
+    named = parts.query if "=" not in parts.query else ""
+    return "@" not in parts.netloc and "@" in parts.path + named + parts.fragment
 
 
 def _either(schemes: tuple[str, ...]) -> str:
