@@ -27,7 +27,9 @@ _HEAD = """\
 Every process reads `SEXTON_…` variables. A command line flag goes before the environment, the environment
 before the file, the file before the default. An unknown `SEXTON_` name is an error (exit code 2): a misspelt
 safety setting must not be ignored. `sexton config show` prints each setting in force with its source;
-passwords are masked.
+secrets are masked: tokens, what stands before the `@` of a URL, passwords and tokens in its query, and Kafka
+properties that hold a password, a token, a credential or a private key. Errors and log lines mask them in
+URLs, too. In a password, `/`, `?` and `#` are written `%2F`, `%3F` and `%23`.
 
 The file is TOML. `SEXTON_CONFIG` names it, and its names are those of the table, with or without `SEXTON_`,
 in either case:

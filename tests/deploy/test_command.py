@@ -186,7 +186,7 @@ class TestConfigShow:
         assert found["SEXTON_LOG_LEVEL"] == ("ERROR", "environment")
         assert found["SEXTON_S3_REGION"] == ("us-east-1", "default")
         assert "hunter2" not in text.stdout + json.dumps(rows)
-        assert "user:********@127.0.0.1" in text.stdout
+        assert "redis://********@127.0.0.1" in text.stdout
 
     def test_an_unknown_setting_is_an_error(self, cli: Cli) -> None:
         """A misspelt safety setting is never ignored."""

@@ -14,6 +14,7 @@ import typer
 from sexton.deploy.output import Format, coloured, say, show_json, show_table
 from sexton.schemas import settings as settings_module
 from sexton.schemas.errors import EnvironmentFault, IssuerUnavailable, KafkaUnavailable, SextonError
+from sexton.schemas.masking import masked
 from sexton.schemas.settings import Settings
 from sexton.schemas.words import counted
 
@@ -92,7 +93,7 @@ def examine(settings: Settings, buckets: Sequence[str]) -> list[Finding]:
 
 def _finding(name: str, probe: Callable[[], str]) -> Finding:
     try:
-        return Finding(name, True, probe())
+        return Finding(name, True, masked(probe()))
     except SextonError as error:
         hint = (error.hint or "").partition(" `sexton doctor")[0]  # which is what runs
         return Finding(name, False, str(error).replace("\n", "; "), hint)
@@ -159,7 +160,7 @@ def _redis(settings: Settings) -> str:
         return f"SEXTON_REDIS_URL is not set; through the issuer, {_issuer(settings, '/readyz')}"
     from sexton.issuer.projection import Projection
 
-    address = settings_module.without_password(settings.redis_url.get_secret_value())
+    address = settings.redis_url.get_secret_value()
     projection = Projection(settings, "doctor")
     try:
         projection.check_server()

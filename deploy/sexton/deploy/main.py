@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sexton.schemas.errors import SextonError, UsageError
+from sexton.schemas.masking import MaskingFormatter, masked
 
 __all__ = ["NOUNS", "Noun", "main", "run"]
 
@@ -194,16 +195,16 @@ def _start_logging() -> None:
         level = settings.load().log_level
     except InvalidSettings:
         level = "INFO"  # the verb loads the settings itself and says what is wrong with them
-    logging.basicConfig(
-        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(MaskingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
     if level != "DEBUG":
         for chatty in ("httpx", "botocore", "boto3"):
             logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _tell(message: str, hint: str | None) -> None:
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {masked(message)}", file=sys.stderr)
     if hint:
         print(f"\nhint: {hint}", file=sys.stderr)
 

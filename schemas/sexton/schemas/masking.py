@@ -1,7 +1,7 @@
 """What may be told of settings and errors: never a password, a token or a private key.
 
-A secret is known by its place: before the `@` of a URL, in its query under a name that says so, or as the value
-of a Kafka property whose name says so. `masked` works on any text, so it stands where text leaves the process.
+A secret is known by its place: before the `@` of a URL, in its query under a name that says so, or as the
+value of a Kafka property whose name says so. `masked` works on any text, and stands where text leaves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["REDACTED", "MaskingFormatter", "is_secret", "masked", "masked_proper
 REDACTED = "********"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _USER_INFO = re.compile(r"://[^\s/?#]*@")
-_PARAMETER = re.compile(r"(?<=[?&;])([^\s=&;?#]+)=[^\s&;#\"'<>]*")
+_PARAMETER = re.compile(r"(?<=[?&;])([^\s=&;?#]+)=[^\s&;#]*")
 _SECRET_WORDS = (
     "apikey",
     "api_key",
@@ -34,7 +34,9 @@ _SECRET_WORDS = (
     "signature",
     "token",
 )
-_SECRET_NAMES = frozenset({"auth", "authorization", "pass", "sig", "sasl.oauthbearer.config", "ssl.keystore.key"})
+_SECRET_NAMES = frozenset(
+    {"auth", "authorization", "pass", "sig", "sasl.oauthbearer.config", "ssl.keystore.key"}
+)
 # A place is no secret, though its name may hold a secret's: `sasl.oauthbearer.token.endpoint.url`.
 _PLACES = (".url", ".file", ".location")
 
