@@ -1,4 +1,4 @@
-"""Bringing tenants in: files, the scan of a bucket, and that no number starts too low."""
+"""Bringing tenants in: files, the calls that they make, and the commands on a real bucket."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.issuing import keys, redis_of, refused
+from tests.support.issuing import keys, redis_of
 
 from sexton.deploy.local import Installation
 from sexton.issuer.client import IssuerClient
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.migration import Plan, check_not_below, read_plan, scan
+from sexton.issuer.migration import Plan, chunks, read_plan
 from sexton.issuer.positions import Positions
 from sexton.schemas.errors import UsageError
 from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant
+from sexton.schemas.generations import PackedGeneration
 from sexton.storage import ObjectStore, StoreSettings
 
 FINAL, FIRST = GenerationForm.FINAL, GenerationForm.FIRST
@@ -80,7 +81,9 @@ def test_csv(tmp_path: Path) -> None:
         '{"tenant": "a", "generation": 1}\n{"tenant": "a", "generation": 2}',
         '{"tenant": "a", "generation": 1, "number": 3}',
         '{"node": "n", "number": 65536, "node_generation": 1}',
-        "tenant,generation\na,1,2,3\n",
+        '{"tenant": "a", "generation": 2, "generation": 1}',
+        '{"node": "n", "number": 1, "node_generation": 1, "generation": 5}',
+        "tenant,generation,generation\na,2,1\n",
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, text: str) -> None:
@@ -89,45 +92,42 @@ def test_files_that_are_refused(tmp_path: Path, text: str) -> None:
         read_plan(write(tmp_path, text))
 
 
-def test_k_1_the_scan_parses_strictly() -> None:
-    """K-1: only suffixes of the exact form count; a tenant without any has none, which is not 0."""
-    names = [
-        "p/a/index-0000000a",
-        "p/a/index-00000009",
-        "p/a/x-000000FF",
-        "p/a/x-+00000ff",
-        "p/a/x-100000000",
-        "p/a/x-000000ff.bak",
-        "p/b/index",
-        "p/c/index-00000000",
-        "p/loose-000000ff",
-    ]
-
-    found = [(each.tenant, each.highest, each.objects) for each in scan(names, "p/", FINAL)]
-    assert found == [("a", 10, 6), ("b", None, 1), ("c", 0, 1)]
-
-
-def test_the_scan_reads_packed_suffixes() -> None:
-    """Of the first form the attachment part counts, as a number, up to the largest."""
-    names = [f"a/x-{value:016x}" for value in (7 << 40 | 1 << 24 | 9, 2**64 - 1, 9 << 40)]
-
-    (found,) = scan(names, "", FIRST)
-    assert (found.highest, found.packed and found.packed.pack()) == (0xFF_FFFF, 2**64 - 1)
-
-
 @pytest.mark.parametrize(
-    ("generation", "is_low"), [(None, True), (0, True), (9, True), (10, False), (11, False)]
+    ("text", "told"),
+    [
+        (
+            '{"tenant": "a", "generation": 1}\n{"tenant": "b"}',
+            "tenants:2: the tenant's generation is missing: b",
+        ),
+        ("tenant,node\na,n\n", "tenants:2: the tenant's generation is missing: a"),
+        ("tenant,generation,node\na,41,n\nb", "line 3: too few columns: 1, the header has 3"),
+        ("tenant,generation,node\na,41,n\nb,4", "line 3: too few columns: 2, the header has 3"),
+        ("tenant,generation\na,1,2,3\n", "line 2: too many columns: 4, the header has 2"),
+        ("garbage\n", "line 1: neither a JSON object nor a CSV header: 'garbage' is no column"),
+        (
+            'garbage\n{"tenant": "a", "generation": 1}',
+            "line 1: neither a JSON object nor a CSV header: 'garbage' is no column",
+        ),
+    ],
 )
-def test_a_number_below_what_is_there_is_refused(generation: int | None, is_low: bool) -> None:
-    """An import cannot start below the highest number that a tenant's objects carry."""
-    found = scan(["a/x-0000000a"], "", FINAL)
-    plan = Plan([ImportedTenant("a", FINAL, generation, None)], [], "")
+def test_what_is_missing_is_never_taken_for_none(tmp_path: Path, text: str, told: str) -> None:
+    """A tenant without generations is named so; a line that was cut, or has no such field, is an error."""
+    with pytest.raises(UsageError) as error:
+        read_plan(write(tmp_path, text))
 
-    if not is_low:
-        check_not_below(plan, found)
-        return
-    with refused("below-scan"):
-        check_not_below(plan, found)
+    assert str(error.value) == told
+
+
+def test_calls_without_the_nodes_that_the_log_has() -> None:
+    """A node that is left out moves no other row into a call of another request id."""
+    nodes = [ImportedNode(f"n{number}", number, 1) for number in range(5_001)]
+    plan = Plan([], nodes, "d")
+
+    assert [(i, len(rows)) for i, _, rows in chunks(plan, {"n3"})] == [
+        ("import-d-nodes-0", 4_999),
+        ("import-d-nodes-5000", 1),
+    ]
+    assert [i for i, _, _ in chunks(plan, {row.node for row in nodes[:5_000]})] == ["import-d-nodes-5000"]
 
 
 def run(installation: Installation, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -175,6 +175,42 @@ def test_scan_and_import(
     assert [issuer.attach("n", t).generation for t in (one, two)] == [11, 1]
     assert run(shared, "import", str(low)).returncode == 1
     assert "imported    log offset" in run(shared, "show", one).stdout
+
+
+@pytest.mark.real
+def test_scan_and_import_of_the_first_form(
+    shared: Installation, issuer: IssuerClient, unique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No node generation of a bucket is handed out again: the node starts above, or nothing is imported."""
+    for name, value in shared.environment.items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+    one, two, node = f"{unique}-1", f"{unique}-2", f"{unique}-n"
+    for tenant in (one, two):
+        key = f"{unique}/{tenant}/x{PackedGeneration(7, 40_009, 5).suffix}"
+        ObjectStore(StoreSettings.of(shared.settings)).put(shared.bucket, key, b"x")
+    place = f"s3://{shared.bucket}/{unique}/"
+
+    def rows(tenant: str, *nodes: dict[str, object]) -> Path:
+        first = {"tenant": tenant, "generation": 7, "form": "first"}
+        return write(tmp_path, "\n".join(map(json.dumps, [*nodes, first])), "rows.jsonl")
+
+    def row(generation: int) -> dict[str, object]:
+        return {"node": node, "number": 40_009, "node_generation": generation}
+
+    printed = run(shared, "scan", place, "--form", "first", "--format", "json").stdout.splitlines()
+    assert json.loads(printed[-1]) == {"number": 40_009, "node_generation": 5}
+    for nodes in ([row(3)], []):
+        refusal = run(shared, "import", str(rows(one, *nodes)), "--scan", place)
+        assert (refusal.returncode, issuer.tenant(one), issuer.node(node)) == (1, None, None)
+        assert "found 5" in refusal.stderr or "40009 at 5" in refusal.stderr
+    for _ in "12":
+        done = run(shared, "import", str(rows(one, row(5))), "--scan", place)
+        assert done.returncode == 0, done.stderr
+    assert issuer.register_node(node).generation == 6
+    # The node is the log's now; the tenants that come later name it all the same.
+    later = run(shared, "import", str(rows(two, row(5))), "--scan", place)
+    assert later.returncode == 0, later.stderr
 
 
 @pytest.mark.real

@@ -1,4 +1,4 @@
-"""Bringing tenants in: what a file says that they have, checked against what their objects say."""
+"""Bringing tenants in: what a file says that they have, and the calls that carry it out."""
 
 from __future__ import annotations
 
@@ -6,66 +6,21 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sexton.schemas.checks import check_tenant
-from sexton.schemas.errors import InvalidEvent, InvalidFormat, RequestRefused, UsageError
+from sexton.schemas.errors import InvalidEvent, InvalidFormat, UsageError
 from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant
-from sexton.schemas.generations import (
-    MAX_GENERATION,
-    MAX_NODE,
-    MAX_PACKED_PART,
-    PackedGeneration,
-    parse_packed_suffix,
-    parse_suffix,
-)
+from sexton.schemas.generations import MAX_GENERATION, MAX_NODE, MAX_PACKED_PART
 
-__all__ = ["Found", "Plan", "check_not_below", "chunks", "read_plan", "scan"]
+__all__ = ["Plan", "chunks", "read_plan"]
 
 _COLUMNS = ("tenant", "generation", "node", "form", "number", "node_generation")
 _LARGEST_CALL = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a tenant's objects say: the highest suffix, None when no object has one."""
-
-    tenant: str
-    objects: int = 0
-    highest: int | None = None
-    packed: PackedGeneration | None = None
-
-    def with_key(self, key: str, form: GenerationForm) -> Found:
-        """Return this with one more object."""
-        if form is GenerationForm.FINAL:
-            generation = parse_suffix(key)[1]
-            packed = None
-        else:
-            packed = parse_packed_suffix(key)[1]
-            generation = packed.attachment if packed else None
-        found = replace(self, objects=self.objects + 1)
-        if generation is not None and (self.highest is None or generation > self.highest):
-            found = replace(found, highest=generation)
-        if packed is not None and (self.packed is None or packed > self.packed):
-            found = replace(found, packed=packed)
-        return found
-
-
-def scan(keys: Iterable[str], prefix: str, form: GenerationForm) -> list[Found]:
-    """Return what the objects under `prefix` say of each tenant: the first part of the key after it.
-
-    Suffixes are parsed strictly, so a name that ends in hex digits by chance can make a number too high,
-    which costs numbers, never too low. Keys without a part after the prefix belong to no tenant.
-    """
-    found: dict[str, Found] = {}
-    for key in keys:
-        tenant, slash, _ = key[len(prefix) :].partition("/")
-        if tenant and slash:
-            found[tenant] = found.get(tenant, Found(tenant)).with_key(key, form)
-    return sorted(found.values(), key=lambda each: each.tenant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +31,12 @@ class Plan:
     nodes: Sequence[ImportedNode]
     digest: str
 
-    def of(self, form: GenerationForm) -> Plan:
-        """Return this with the tenants of one form only."""
-        return replace(self, tenants=[row for row in self.tenants if row.form is form])
-
 
 def read_plan(path: Path) -> Plan:
     """Read JSON lines or CSV with a header: tenant, generation (empty or null: none), node, form.
 
     A row with `number` and `node_generation` and no tenant is a node of the first form. Raises UsageError
-    that names the line.
+    that names the line. A generation that is missing is no null: a line that was cut would start too low.
     """
     try:
         raw = path.read_bytes()
@@ -103,11 +54,11 @@ def read_plan(path: Path) -> Plan:
 
 
 def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=partial(_fields, number))
         except json.JSONDecodeError as error:
             raise UsageError(f"line {number}: not JSON: {error.msg}") from error
         if not isinstance(row, dict):
@@ -115,13 +66,49 @@ def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         yield number, row
 
 
+def _fields(line: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _unlike(line, "field", [name for name, _ in pairs])
+    return dict(pairs)
+
+
 def _csv_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        for row in reader:
-            yield reader.line_num, {name: value for name, value in row.items() if value != ""}
+        header = next(reader, [])
+        _check_header(header)
+        for cells in reader:
+            if cells:
+                yield reader.line_num, _csv_row(reader.line_num, header, cells)
     except csv.Error as error:
         raise UsageError(f"line {reader.line_num}: not CSV: {error}") from error
+
+
+def _check_header(header: Sequence[str]) -> None:
+    for name in header:
+        if name not in _COLUMNS:
+            raise UsageError(
+                f"line 1: neither a JSON object nor a CSV header: {name[:60]!r} is no column",
+                hint=f"columns: {', '.join(_COLUMNS)}",
+            )
+    _unlike(1, "column", header)
+
+
+def _csv_row(line: int, header: Sequence[str], cells: Sequence[str]) -> Mapping[str, Any]:
+    """Return a row without its empty columns, but for the generation: there an empty column says none."""
+    if len(cells) != len(header):
+        amount = "few" if len(cells) < len(header) else "many"
+        raise UsageError(f"line {line}: too {amount} columns: {len(cells)}, the header has {len(header)}")
+    row = dict(zip(header, cells, strict=True))
+    filled: dict[str, Any] = {name: value for name, value in row.items() if value != ""}
+    if filled and "tenant" in filled and "generation" in row:
+        filled.setdefault("generation", None)
+    return filled
+
+
+def _unlike(line: int, what: str, names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"line {line}: {what} named twice: {name}")
 
 
 def _add(
@@ -136,6 +123,8 @@ def _add(
     if "tenant" not in row:
         if node is None or "number" not in row or "node_generation" not in row:
             raise UsageError(f"{where}: neither a tenant nor a node with number and node_generation")
+        if row.get("generation") is not None:
+            raise UsageError(f"{where}: generation goes in the row of a tenant")
         _once(where, "node", node, nodes)
         newest = _number(where, "node_generation", row["node_generation"], MAX_PACKED_PART)
         nodes[node] = ImportedNode(node, _number(where, "number", row["number"], MAX_NODE), newest)
@@ -148,7 +137,12 @@ def _add(
     if form not in list(GenerationForm):
         raise UsageError(f"{where}: form must be final or first: {form!r}")
     largest = MAX_GENERATION if form == GenerationForm.FINAL else MAX_PACKED_PART
-    value = row.get("generation")
+    if "generation" not in row:
+        raise UsageError(
+            f"{where}: the tenant's generation is missing: {tenant}",
+            hint="null, or an empty column that is there, says that the tenant has none",
+        )
+    value = row["generation"]
     generation = None if value is None else _number(where, "generation", value, largest)
     tenants[tenant] = ImportedTenant(tenant, GenerationForm(form), generation, node)
 
@@ -173,30 +167,18 @@ def _number(where: str, what: str, value: Any, largest: int) -> int:
     return value
 
 
-def check_not_below(plan: Plan, found: Iterable[Found]) -> None:
-    """Raise RequestRefused `below-scan` when a number is lower than what the tenant's objects say.
-
-    A second holder of a number that is in use would delete what is referenced, so the whole file is refused.
-    """
-    highest = {each.tenant: each for each in found}
-    low = []
-    for row in plan.tenants:
-        seen = highest.get(row.tenant)
-        if seen is None or seen.highest is None:
-            continue
-        if row.generation is None or row.generation < seen.highest:
-            starts = "none" if row.generation is None else row.generation
-            low.append(f"{row.tenant} at {starts}, found {seen.highest}")
-    if low:
-        raise RequestRefused("below-scan", f"{len(low)} tenants would start too low: {'; '.join(low[:5])}")
-
-
-def chunks(plan: Plan) -> Iterator[tuple[str, Sequence[ImportedTenant], Sequence[ImportedNode]]]:
+def chunks(
+    plan: Plan, known: Container[str] = ()
+) -> Iterator[tuple[str, Sequence[ImportedTenant], Sequence[ImportedNode]]]:
     """Yield calls, each with its request id: nodes first, as tenants may name them.
 
-    The ids come from the file's content, so that an import which was interrupted can be run again.
+    The ids come from the file's content, so that an import which was interrupted can be run again. Nodes that
+    are `known` are left out of their calls; every other row stays in the call that its place in the file
+    says, under that call's id.
     """
     for start in range(0, len(plan.nodes), _LARGEST_CALL):
-        yield f"import-{plan.digest}-nodes-{start}", (), plan.nodes[start : start + _LARGEST_CALL]
+        rows = [row for row in plan.nodes[start : start + _LARGEST_CALL] if row.node not in known]
+        if rows:
+            yield f"import-{plan.digest}-nodes-{start}", (), rows
     for start in range(0, len(plan.tenants), _LARGEST_CALL):
         yield f"import-{plan.digest}-{start}", plan.tenants[start : start + _LARGEST_CALL], ()
