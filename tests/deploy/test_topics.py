@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -18,8 +20,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from sexton.deploy.local import LocalStack
-from sexton.deploy.topics import check_topics, create_topics, delete_topics
+from sexton.deploy.topics import check_topics, create_installation, create_topics, delete_topics
+from sexton.issuer.positions import WrongTopic
 from sexton.schemas import settings as settings_module
+from sexton.schemas.cluster import Cluster
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, TopicFound, compare, config_for, durability_for
 
@@ -115,6 +119,69 @@ class TestOnARealBroker:
         assert sorted(first.stdout.split()) == sorted(empty.topic(need.name) for need in TOPICS)
         assert (second.returncode, second.stdout) == (0, "")
 
+    def test_f_8_an_intents_topic_that_was_created_again(
+        self, empty: Settings, admin: AdminClient, cli: Cli
+    ) -> None:
+        """F-8: `create` does not make it beside the old log; once it is there, `check` and doctor say so."""
+        create_installation(empty, partitions=2)
+        intents, deferred = empty.topic("intents"), empty.topic("deferred")
+        old = Cluster(empty).topic_id(intents)
+        _delete(admin, intents, deferred)
+
+        refused = cli("topics", "create", env=_env(empty))
+        left = Cluster(empty).topic_names()
+        create_topics(empty, partitions=2)
+        again = cli("topics", "create", env=_env(empty))
+        checked = cli("topics", "check", "--format", "json", env=_env(empty))
+        probed = cli("doctor", "--format", "json", env=_env(empty))
+
+        assert (refused.returncode, refused.stdout, again.returncode) == (75, "", 75)
+        assert (
+            f"there is no such topic: {intents}; {empty.topic('generations')} names another" in refused.stderr
+        )
+        assert not {intents, deferred} & left
+        new = Cluster(empty).topic_id(intents)
+        errors = [row for row in json.loads(checked.stdout) if row["severity"] == "error"]
+        assert checked.returncode == 1
+        assert [(row["topic"], row["setting"], row["found"], row["needed"]) for row in errors] == [
+            (intents, "topic id", new, f"the one that Genesis names: {old}")
+        ]
+        topics = next(row for row in json.loads(probed.stdout) if row["probe"] == "topics")
+        assert not topics["ok"]
+        assert f"{intents}: topic id: {new}" in topics["detail"]
+
+    def test_f_8_a_missing_topic_is_not_made_beside_another_log(
+        self, empty: Settings, admin: AdminClient, cli: Cli
+    ) -> None:
+        """F-8: a log that names another intents topic is compared before any other topic is created."""
+        create_installation(empty, partitions=2)
+        _delete(admin, empty.topic("intents"))
+        create_topics(empty, partitions=2)
+        _delete(admin, empty.topic("outcomes"))
+
+        done = cli("topics", "create", env=_env(empty))
+
+        assert (done.returncode, done.stdout) == (75, "")
+        assert empty.topic("outcomes") not in Cluster(empty).topic_names()
+
+    def test_f_8_a_log_that_was_created_again(self, empty: Settings, admin: AdminClient) -> None:
+        """F-8: beside intents without their log no new one is created, and an empty one is an error."""
+        create_installation(empty, partitions=2)
+        producer = Producer(empty.kafka())
+        producer.produce(empty.topic("intents"), b"x")
+        producer.flush(20)
+        log = empty.topic("generations")
+        _delete(admin, log)
+
+        with pytest.raises(WrongTopic, match="intents that a new log cannot judge"):
+            create_installation(empty)
+        assert log not in Cluster(empty).topic_names()
+        create_topics(empty)
+
+        assert [(p.topic, p.setting, p.found) for p in check_topics(empty) if p.fatal] == [
+            (log, "log", "empty")
+        ]
+
     def test_no_broker(self, cli: Cli) -> None:
         """An unreachable broker is an environment fault."""
         done = cli("topics", "check", env={"SEXTON_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"})
@@ -154,6 +221,15 @@ class TestTheRule:
         found = TopicFound(partitions=1, replicas=3, config={})
 
         assert {p.setting for p in compare("t", GENERATIONS, found, 3)} == set(config_for(GENERATIONS, 2))
+
+
+def _delete(admin: AdminClient, *names: str) -> None:
+    for future in admin.delete_topics(list(names), operation_timeout=20).values():
+        future.result(timeout=20)
+    until = time.monotonic() + 20
+    while set(names) & admin.list_topics(timeout=10).topics.keys():
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 def _env(settings: Settings) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import NewTopic
 
+from sexton.schemas import records
 from sexton.schemas import topics as table
 from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import KafkaUnavailable
@@ -58,17 +59,19 @@ def create_installation(
     """Create the missing topics, then write Genesis into a log that is still empty; return what was created.
 
     Raises what `create_topics` raises, and what the issuer's `write_genesis` raises for a log that
-    is not empty and not its own.
+    is not empty and not its own: before anything is created, if that can be told by then.
     """
-    created = create_topics(settings, replication, partitions)
+    from sexton.deploy.origin import refuse_other_origin
     from sexton.issuer.genesis import write_genesis
 
+    refuse_other_origin(settings)
+    created = create_topics(settings, replication, partitions)
     write_genesis(settings)
     return created
 
 
 def check_topics(settings: Settings) -> list[TopicProblem]:
-    """Return every difference from what is needed, the fatal ones first.
+    """Return every difference from what is needed and from what Genesis names, the fatal ones first.
 
     Raises KafkaUnavailable when the brokers do not answer.
     """
@@ -83,6 +86,10 @@ def check_topics(settings: Settings) -> list[TopicProblem]:
             settings.topic(need.name), need, found.get(settings.topic(need.name)), brokers
         )
     ]
+    if all(settings.topic(name) in found for name in (records.GENERATIONS, records.INTENTS)):
+        from sexton.deploy.origin import check_origin
+
+        problems += check_origin(settings)
     return sorted(problems, key=lambda problem: not problem.fatal)
 
 

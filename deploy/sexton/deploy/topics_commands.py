@@ -39,6 +39,7 @@ def create(
 ) -> None:
     """Create the topics that are missing, and the log's first event; print the names of the new ones.
 
+    Nothing is created beside a log that belongs to other topics or another cluster: exit 75.
     Topics that exist are not changed: `sexton topics check` tells what is wrong with them.
     """
     created = topics.create_installation(settings.load(), replication_factor, partitions)
@@ -51,7 +52,9 @@ def create(
 def check(
     format: Annotated[Format, typer.Option(help="how to print")] = Format.TEXT,
 ) -> None:
-    """Compare the topics with what is needed; exit 1 if anything makes deleting unsafe or impossible.
+    """Compare the topics with what is needed, and with those that the log's first event names.
+
+    Exit 1 if anything makes deleting unsafe or impossible.
 
     Differences that are not fatal are warnings, and alone exit 0.
     """
