@@ -53,6 +53,39 @@ def test_the_same_line_twice_is_emitted_twice(
     assert len(arrived()) == 2
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        GOOD | {"tenant": "u"},
+        GOOD | {"action": {"DeleteObjects": {"bucket": "bucket", "phases": [["j-00000008"]]}}},
+        GOOD | {"emitter": "somebody"},
+    ],
+)
+def test_one_id_for_two_intents_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arrived: Arrived, other: dict[str, Any]
+) -> None:
+    """I2: two lines that differ under one id are told by their numbers, and nothing is sent."""
+    file = tmp_path / "f.jsonl"
+    lines = [GOOD | {"intent_id": "mine"}, GOOD, other | {"intent_id": "mine"}]
+    file.write_text("\n".join(map(json.dumps, lines)))
+
+    assert run(["intents", "emit", "--file", str(file)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "line 3: line 1 has another intent under this id: mine" in printed.err
+    assert arrived() == []
+
+
+def test_the_order_of_a_lines_fields_is_no_difference(tmp_path: Path, arrived: Arrived) -> None:
+    """J-6: a line that says the same in another order repeats the intent."""
+    file = tmp_path / "f.jsonl"
+    line = GOOD | {"intent_id": "mine"}
+    file.write_text(json.dumps(line) + "\n" + json.dumps(dict(reversed(line.items()))))
+
+    assert run(["intents", "emit", "--file", str(file)]) == 0
+    assert len(arrived()) == 2
+
+
 def test_lines_are_read_from_stdin(monkeypatch: pytest.MonkeyPatch, arrived: Arrived) -> None:
     """A dash as the file reads standard input."""
     stdin = SimpleNamespace(buffer=io.BytesIO(json.dumps(GOOD).encode()))

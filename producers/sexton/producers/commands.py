@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -81,8 +82,9 @@ def read_intents(lines: Iterator[bytes] | BinaryIO, emitter: str) -> Iterator[tu
     """Yield each line's number and intent; empty lines are skipped.
 
     Raises InvalidEvent that names the line: not UTF-8, not JSON, a name twice, an unknown or missing field, a
-    value of another type. Values are not checked here.
+    value of another type, an id that another line has given to another intent. Values are not checked here.
     """
+    lines_of: dict[str, tuple[int, bytes]] = {}
     for number, line in enumerate(lines, start=1):
         if line.strip():
             defaults = {
@@ -91,8 +93,23 @@ def read_intents(lines: Iterator[bytes] | BinaryIO, emitter: str) -> Iterator[tu
                 "emitter": emitter,
             }
             with _named(number):
-                intent = from_json(DeletionIntent, _parse(line), defaults=defaults)
+                plain = _parse(line)
+                intent = from_json(DeletionIntent, plain, defaults=defaults)
+                _check_id(plain, number, lines_of)
             yield number, intent
+
+
+def _check_id(plain: Any, number: int, lines_of: dict[str, tuple[int, bytes]]) -> None:
+    """Raise InvalidEvent if another line has the id with other content: readers would fold both into one."""
+    intent_id = plain.get("intent_id")
+    if isinstance(intent_id, str):
+        content = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).digest()
+        first, same = lines_of.setdefault(intent_id, (number, content))
+        if same != content:
+            raise InvalidEvent(
+                f"line {first} has another intent under this id: {intent_id}",
+                hint="an id names one intent; without one, each line gets its own",
+            )
 
 
 @contextmanager
