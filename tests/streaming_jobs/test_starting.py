@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -169,16 +170,21 @@ def test_x_17_a_dry_run_reports_the_same_and_writes_nothing(chain: Chain, store:
 @real
 @spark_
 def test_dry_run_command_prints_a_line_for_each_record(chain: Chain, cli: Cli) -> None:
-    """`reaper run --dry-run` prints position, intent, word and reason, and exits with 0."""
-    (asked,) = chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
+    """`reaper run --dry-run` prints position, intent, word and reason, also of one that waits; exit 0."""
+    later = events.NotBeforeGuard(datetime.now(UTC) + timedelta(days=1))
+    asked, waits = chain.emit(
+        chain.intent("t", None, ["a"], guards=PROMISE),
+        chain.intent("t", None, ["b"], guards=(*PROMISE, later)),
+    )
     chain.produce(None, partition=1)
 
     done = cli("reaper", "run", "--dry-run")
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["0/0", asked, "deleted", "pass"]
-    told = "dry run: 1 record deleted=1 and 1 without a value, left out: such a record asks for nothing;"
-    assert f"{told} nothing was written\n" in done.stderr
+    printed = sorted(line.split() for line in done.stdout.splitlines())
+    assert printed == [["0/0", asked, "deleted", "pass"], ["0/1", waits, "deferred", "not-before"]]
+    told = "dry run: 2 records deferred=1 deleted=1 and 1 without a value, left out: such a record asks for"
+    assert f"{told} nothing; nothing was written\n" in done.stderr
     assert chain.outcomes() == []
 
 

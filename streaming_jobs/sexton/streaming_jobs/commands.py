@@ -80,10 +80,12 @@ def run(
 
 def show_dry_run(settings: settings_module.Settings, output_format: OutputFormat) -> None:
     """Print a line for each record of the backlog, then how often each word came."""
-    from sexton.streaming_jobs.reaper.dry_run import dry_run, word_of
+    from sexton.schemas.registry import open_codec
+    from sexton.streaming_jobs.reaper.dry_run import dry_run, named, word_of
     from sexton.streaming_jobs.spark import open_session
 
     spark = open_session(settings, "sexton-dry-run")
+    codec = open_codec(settings)
     words: Counter[str] = Counter()
     skipped: list[int] = []
     try:
@@ -94,8 +96,8 @@ def show_dry_run(settings: settings_module.Settings, output_format: OutputFormat
             else:
                 place = getattr(decision, "position", None) or getattr(decision, "first", None)
                 reason = getattr(decision, "reason", None) or decision.verdict.reason  # type: ignore[union-attr]
-                named = getattr(decision, "intent_id", None) or "-"
-                print(f"{place.partition}/{place.offset}  {named}  {word_of(decision)}  {reason}")  # type: ignore[union-attr]
+                intent_id = named(decision, codec) or "-"
+                print(f"{place.partition}/{place.offset}  {intent_id}  {word_of(decision)}  {reason}")  # type: ignore[union-attr]
     finally:
         spark.stop()
     told = [counted(words.total(), "record"), *(f"{word}={count}" for word, count in sorted(words.items()))]

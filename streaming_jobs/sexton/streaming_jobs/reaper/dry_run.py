@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 from sexton.issuer.client import IssuerClient
 from sexton.schemas import events, records
 from sexton.schemas.cluster import Cluster
+from sexton.schemas.codec import Codec
+from sexton.schemas.errors import UndecodableRecord
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.checkpoint import Checkpoint, check_binding
@@ -24,7 +26,7 @@ from sexton.streaming_jobs.reaper.preflight import check_topics
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, make_task
 from sexton.streaming_jobs.spark import kafka_source_options
 
-__all__ = ["Decision", "dry_run"]
+__all__ = ["Decision", "dry_run", "named", "word_of"]
 
 _EARLIEST = -2  # Spark's number for the first offset that is there
 _UNBOUNDED = 2**63 - 1
@@ -69,6 +71,16 @@ def dry_run(
             codec.decode(bytes(row.value), events.Outcome, events.DeadLetter, events.DeferredIntent),
         )
     skipped(left_out.value)
+
+
+def named(decision: Decision, codec: Codec) -> str | None:
+    """Return the id of the intent, of one that waits as its own bytes say it; None when none can be read."""
+    if not isinstance(decision, events.DeferredIntent):
+        return decision.intent_id
+    try:
+        return codec.decode(decision.raw_value, events.DeletionIntent).intent_id
+    except UndecodableRecord:
+        return None
 
 
 def word_of(decision: Decision) -> str:
