@@ -39,9 +39,10 @@ def test_x_16_a_prefix_that_matches_too_much_is_refused(fake: FakeSexton, prefix
 
 
 def test_an_operation_is_needed(fake: FakeSexton) -> None:
-    """A promise names the decision behind it."""
-    with pytest.raises(InvalidEvent, match="operation"):
-        fake.promise_delete_prefix("bucket", "a/", operation="")
+    """A promise names the decision behind it; what is wrong is told of the operation, not of a tenant."""
+    for operation in ("", "o" * 513, "\ud800"):
+        with pytest.raises(InvalidEvent, match="operation must be text of 1 to 512 bytes in UTF-8"):
+            fake.promise_delete_prefix("bucket", "a/", operation=operation)
 
 
 def test_dropping_a_tenant_comes_before_its_prefix(fake: FakeSexton) -> None:

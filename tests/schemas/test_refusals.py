@@ -41,7 +41,8 @@ Changes = dict[str, Any]
         ({"tenant": b"t"}, "DeletionIntent.tenant"),
         ({"tenant": "\ud800"}, "surrogates"),
         ({"action": events.AdvanceHorizon("t", 1.5)}, "AdvanceHorizon.lsn"),  # type: ignore[arg-type]
-        ({"action": events.AdvanceHorizon("t", 2**63)}, "too large"),
+        ({"action": events.AdvanceHorizon("t", 2**63)}, "AdvanceHorizon.lsn: a number of more than 64 bits"),
+        ({"guards": (events.GenerationGuard("t", -(2**63) - 1),)}, "GenerationGuard.generation: a number of"),
         ({"action": events.GenerationGuard("t", 1)}, "DeletionIntent.action"),
         ({"action": events.DeleteObjects("bucket", "abc")}, "DeleteObjects.phases"),
         ({"action": events.DeleteObjects("bucket", ["abc"])}, "DeleteObjects.phases"),

@@ -18,7 +18,7 @@ from sexton.producers._issuer import FirstFormIssuer, Issuer, open_issuer
 from sexton.producers._limits import Limits
 from sexton.producers._receipt import Receipt
 from sexton.schemas import events
-from sexton.schemas.checks import check_tenant
+from sexton.schemas.checks import MAX_TENANT_BYTES, check_tenant
 from sexton.schemas.errors import InvalidEvent, RequestRefused, UsageError
 from sexton.schemas.events import GenerationForm
 from sexton.schemas.generations import PackedGeneration
@@ -283,8 +283,10 @@ class Sexton:
         try:
             return check_tenant(operation if tenant is None else tenant)
         except InvalidEvent as error:
-            what = "operation" if tenant is None else "tenant"
-            raise InvalidEvent(f"{what}: {error}") from error
+            if tenant is not None:
+                raise InvalidEvent(f"tenant: {error}") from error
+            told = f"operation must be text of 1 to {MAX_TENANT_BYTES} bytes in UTF-8: {operation!r:.80}"
+            raise InvalidEvent(told) from error
 
 
 def _form(form: str) -> GenerationForm:

@@ -25,13 +25,15 @@ __all__ = ["NAMESPACE", "from_avro", "from_json", "to_avro", "to_json"]
 NAMESPACE = "sexton"
 _Event = TypeVar("_Event")
 _Convert = Callable[[Any], Any]
+_MIN, _MAX = -(2**63), 2**63 - 1  # of what Avro writes as a long
 
 
 def to_avro(event: Any) -> dict[str, Any]:
     """Return what fastavro writes for an event.
 
     Raises InvalidEvent that names the field: of another type than its hint says (fastavro itself would cut a
-    float down to an integer, and take a text for a list of one-letter keys), or a naive datetime.
+    float down to an integer, and take a text for a list of one-letter keys), a number of more than 64 bits,
+    or a naive datetime.
     """
     plain: dict[str, Any] = _plain_record(type(event))(event)
     return plain
@@ -134,7 +136,14 @@ def _plain(hint: Any, path: str) -> _Convert:
         return lambda value: value if type(value) is hint else _symbol(hint, value, path)
     if hint is datetime:
         return lambda value: _aware(value if isinstance(value, datetime) else _expect(value, datetime, path))
+    if hint is int:
+        return lambda value: value if type(value) is int and _MIN <= value <= _MAX else _integer(value, path)
     return lambda value: value if type(value) is hint else _subtype(value, hint, path)
+
+
+def _integer(value: Any, path: str) -> Any:
+    _expect(value, int, path)
+    raise InvalidEvent(f"{path}: a number of more than 64 bits: {str(value)[:80]}")
 
 
 def _plain_union(branches: tuple[type, ...], path: str, *, tagged: bool = True) -> _Convert:
