@@ -37,6 +37,7 @@ _WORST_FIRST = (
     OutcomeWord.DELETED,
 )
 _LONGEST_DETAIL = 500
+_EARLIER_PHASE = "earlier-phase"
 _MOST_DETAILS = 1000  # of the keys after these the word alone is told: an outcome has to fit into a record
 
 
@@ -122,7 +123,9 @@ class Settler:
         failed = [(key, fate) for key, fate in result.named if fate.word is OutcomeWord.DEAD_LETTERED]
         if not failed:
             return None
-        reasons = Counter(fate.reason for _, fate in failed)
+        # What was never sent has failed for the reason of another key: that one says what is to be mended.
+        causes = [fate.reason for _, fate in failed if fate.reason != _EARLIER_PHASE]
+        reasons = Counter(causes or [_EARLIER_PHASE])
         reason = reasons.most_common(1)[0][0]
         detail = next(fate.detail for _, fate in failed if fate.reason == reason)
         return self._dead(decoded, reason, detail[:_LONGEST_DETAIL], [key for key, _ in failed])
