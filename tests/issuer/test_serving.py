@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.issuing import Serve, attach, redis_of
+from tests.support.issuing import Serve, attach, redis_of, start
 
 from sexton.deploy.local import Installation
 from sexton.issuer import http as http_module
@@ -26,36 +25,13 @@ from sexton.issuer.snapshots import Snapshots
 from sexton.schemas.errors import EnvironmentFault, IssuerUnavailable
 
 pytestmark = pytest.mark.real
-COMMAND = [sys.executable, "-m", "sexton.deploy.main", "issuer", "serve", "--port", "0"]
-
-
-def start(installation: Installation, **env: str) -> tuple[subprocess.Popen[str], str, list[str]]:
-    """Start `issuer serve` and return it, where it is ready, and the lines that it goes on to write."""
-    process = subprocess.Popen(
-        COMMAND, env={**installation.environment, **env}, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    lines: list[str] = []
-    for line in process.stderr:
-        if line.startswith("issuer ready: "):
-            break
-        lines.append(line)
-    threading.Thread(target=drain, args=(process, lines), daemon=True).start()
-    return process, line.split()[-1], lines
-
-
-def drain(process: subprocess.Popen[str], lines: list[str]) -> None:
-    """Collect what a process writes until it ends."""
-    assert process.stderr is not None
-    with process.stderr:
-        lines.extend(process.stderr)
 
 
 def test_i_10_a_policy_that_evicts_at_run_time(
     fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I-10: while Redis may evict keys nothing is answered, and it goes on when the policy is right again."""
-    monkeypatch.setattr(service_module, "_POLICY_CHECK_S", 0.05)
+    monkeypatch.setattr(service_module, "_CHECK_S", 0.05)
     service = serve(fresh.settings)
     client = redis_of(fresh.settings)
 

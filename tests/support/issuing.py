@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import redis
 
+from sexton.deploy.local import Installation
 from sexton.issuer import wire
 from sexton.issuer.client import Issuer, Subject
 from sexton.issuer.deadline import Deadline
@@ -77,3 +84,47 @@ def log_id(service: Service) -> str:
 def counter(service: Service, name: str) -> float:
     """The value of a metric without labels."""
     return service.metrics.registry.get_sample_value(f"sexton_issuer_{name}_total") or 0.0
+
+
+SERVE = [sys.executable, "-m", "sexton.deploy.main", "issuer", "serve", "--port", "0"]
+
+
+@dataclass
+class Process:
+    """An issuer process, where it is ready, and the lines that it has written."""
+
+    process: subprocess.Popen[str]
+    url: str
+    lines: list[str]
+
+
+def start(installation: Installation, **env: str) -> tuple[subprocess.Popen[str], str, list[str]]:
+    """Start `issuer serve` and return it, where it is ready, and the lines that it goes on to write."""
+    process = subprocess.Popen(
+        SERVE, env={**installation.environment, **env}, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    lines: list[str] = []
+    for line in process.stderr:
+        if line.startswith("issuer ready: "):
+            break
+        lines.append(line)
+    threading.Thread(target=_drain, args=(process, lines), daemon=True).start()
+    return process, line.split()[-1], lines
+
+
+def _drain(process: subprocess.Popen[str], lines: list[str]) -> None:
+    assert process.stderr is not None
+    with process.stderr:
+        lines.extend(process.stderr)
+
+
+@contextmanager
+def serving(installation: Installation, **env: str) -> Iterator[Process]:
+    """Let an issuer process of the test's own run until the test is done."""
+    made = Process(*start(installation, **env))
+    try:
+        yield made
+    finally:
+        made.process.send_signal(signal.SIGTERM)
+        made.process.wait(20)

@@ -13,16 +13,19 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from sexton.issuer import logs, wire
 from sexton.issuer.access import Identity, permit, permit_subjects
 from sexton.issuer.authority import Authority
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.decisions import Granted
+from sexton.issuer.incoming import decode, node_of, read_body
+from sexton.issuer.openapi import documented, with_schemas
 from sexton.issuer.problems import Overloaded, headers_of, problem_of, problem_of_any
 from sexton.issuer.registrar import Registrar
 from sexton.issuer.service import Service
-from sexton.schemas.errors import RequestRefused, SextonError, UsageError
+from sexton.schemas.errors import RequestRefused, SextonError
 from sexton.schemas.events import GenerationForm
 
 __all__ = ["create_app", "problem_of"]
@@ -30,34 +33,8 @@ __all__ = ["create_app", "problem_of"]
 _T = TypeVar("_T")
 _THREADS = 64
 _WAITING = 512
-_MAX_BODY = 32 * 1024 * 1024
 _HISTORY = 50
-_BODIES = (
-    wire.Attach,
-    wire.ReAttach,
-    wire.Detach,
-    wire.Drop,
-    wire.Validate,
-    wire.Barrier,
-    wire.RegisterNode,
-    wire.FenceTenant,
-    wire.Import,
-    wire.UpcallReAttach,
-    wire.UpcallValidate,
-)
-_ANSWERS = (
-    wire.Granted,
-    wire.Ended,
-    wire.Validation,
-    wire.BarrierAnswer,
-    wire.TenantView,
-    wire.NodeView,
-    wire.Registered,
-    wire.ImportedAnswer,
-    wire.Problem,
-    wire.UpcallReAttachAnswer,
-    wire.UpcallValidateAnswer,
-)
+_CLIENT_GONE = 499
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +76,13 @@ def create_app(service: Service) -> FastAPI:
     _add_upcalls(app, service, workers)
     _add_views(app, service, workers)
     build = app.openapi
-    app.openapi = lambda: _with_schemas(build())  # type: ignore[method-assign]
+    app.openapi = lambda: with_schemas(build())  # type: ignore[method-assign]
     return app
 
 
 def _add_calls(app: FastAPI, service: Service, workers: _Workers) -> None:
     def post(path: str, body: type[_T], answer: Any, work: Callable[[_T, _Call], Any]) -> None:
-        app.post(path, **_documented(body, answer))(_endpoint(body, work, service, workers))
+        app.post(path, **documented(body, answer))(_endpoint(body, work, service, workers))
 
     def authority() -> Authority:
         return service.authority()
@@ -158,7 +135,7 @@ def _add_calls(app: FastAPI, service: Service, workers: _Workers) -> None:
 
 def _add_upcalls(app: FastAPI, service: Service, workers: _Workers) -> None:
     def re_attach(body: wire.UpcallReAttach, call: _Call) -> wire.UpcallReAttachAnswer:
-        asked = wire.ReAttach(node=str(body.node_id))
+        asked = wire.ReAttach(node=node_of(body.node_id))
         granted = service.authority().re_attach(asked, call.deadline)
         return wire.UpcallReAttachAnswer([wire.UpcallTenant(t, g) for t, g in granted.generations.items()])
 
@@ -169,16 +146,16 @@ def _add_upcalls(app: FastAPI, service: Service, workers: _Workers) -> None:
             permit_subjects(call.identity, service.authority().issued_to(asked))
         return wire.UpcallValidateAnswer([wire.UpcallValid(name, valid) for name, valid in verdicts])
 
-    app.post("/upcall/v1/re-attach", **_documented(wire.UpcallReAttach, wire.UpcallReAttachAnswer))(
+    app.post("/upcall/v1/re-attach", **documented(wire.UpcallReAttach, wire.UpcallReAttachAnswer))(
         _endpoint(wire.UpcallReAttach, re_attach, service, workers)
     )
-    app.post("/upcall/v1/validate", **_documented(wire.UpcallValidate, wire.UpcallValidateAnswer))(
+    app.post("/upcall/v1/validate", **documented(wire.UpcallValidate, wire.UpcallValidateAnswer))(
         _endpoint(wire.UpcallValidate, validate, service, workers)
     )
 
 
 def _add_views(app: FastAPI, service: Service, workers: _Workers) -> None:
-    @app.get("/v1/tenants/{tenant:path}", **_documented(None, wire.TenantView))
+    @app.get("/v1/tenants/{tenant:sexton_name}", **documented(None, wire.TenantView))
     async def tenant(request: Request, tenant: str, history: int = _HISTORY) -> Response:
         """One tenant with its newest generations and their windows."""
         call = _begin(request, service)
@@ -187,7 +164,7 @@ def _add_views(app: FastAPI, service: Service, workers: _Workers) -> None:
             raise RequestRefused("unknown-tenant", f"the log does not know the tenant: {tenant}", status=404)
         return _json(view)
 
-    @app.get("/v1/nodes/{node:path}", **_documented(None, wire.NodeView))
+    @app.get("/v1/nodes/{node:sexton_name}", **documented(None, wire.NodeView))
     async def node(request: Request, node: str, history: int = _HISTORY) -> Response:
         """One node of the first form with its newest node generations and their windows."""
         call = _begin(request, service)
@@ -204,7 +181,7 @@ def _add_views(app: FastAPI, service: Service, workers: _Workers) -> None:
     @app.get("/readyz")
     async def readyz() -> dict[str, int | str]:
         """Calls are answered: the log is folded to its end and Redis agrees with it."""
-        service.authority()
+        service.check_ready()
         return {"status": "ready", "log_offset": service.reader.next_offset - 1}
 
     @app.get("/metrics")
@@ -228,7 +205,7 @@ def _endpoint(
 
     def carry_out(raw: bytes, call: _Call) -> Response:
         call.deadline.require("a thread for the call")
-        asked = _decode(decoder, raw)
+        asked = decode(decoder, raw)
         permit(call.identity, asked)
         return _json(work(asked, call))
 
@@ -237,9 +214,11 @@ def _endpoint(
         try:
             call = _begin(request, service)
             who = str(call.identity.node or call.identity.role) if call.identity else "-"
-            _check_length(request)
-            raw = await request.body()
+            raw = await read_body(request)
             return await workers.run(lambda: carry_out(raw, call))
+        except ClientDisconnect:
+            problem = "client-gone"
+            return Response(status_code=_CLIENT_GONE)  # nobody reads it
         except Exception as error:
             problem = problem_of_any(error).type
             raise
@@ -250,21 +229,6 @@ def _endpoint(
 
     endpoint.__doc__ = body.__doc__
     return endpoint
-
-
-def _check_length(request: Request) -> None:
-    length = request.headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > _MAX_BODY:
-        raise RequestRefused("too-large", f"a body has at most {_MAX_BODY} bytes", status=413)
-
-
-def _decode(decoder: msgspec.json.Decoder[_T], raw: bytes) -> _T:
-    if len(raw) > _MAX_BODY:
-        raise RequestRefused("too-large", f"a body has at most {_MAX_BODY} bytes", status=413)
-    try:
-        return decoder.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UsageError(str(error)) from error
 
 
 def _granted(granted: Granted, forms: Mapping[str, GenerationForm]) -> wire.Granted:
@@ -290,28 +254,3 @@ def _problem_handler(service: Service) -> Any:
         return Response(body, problem.status, headers_of(problem), media_type="application/problem+json")
 
     return handle
-
-
-def _documented(body: Any, answer: Any) -> dict[str, Any]:
-    def schema(cls: Any) -> dict[str, Any]:
-        return {"schema": {"$ref": f"#/components/schemas/{cls.__name__}"}}
-
-    documented: dict[str, Any] = {
-        "response_class": Response,
-        "responses": {
-            200: {"content": {"application/json": schema(answer)}},
-            "default": {"content": {"application/problem+json": schema(wire.Problem)}, "description": "no"},
-        },
-    }
-    if body is not None:
-        content = {"application/json": schema(body)}
-        documented["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
-    return documented
-
-
-def _with_schemas(document: dict[str, Any]) -> dict[str, Any]:
-    _, schemas = msgspec.json.schema_components(
-        (*_BODIES, *_ANSWERS), ref_template="#/components/schemas/{name}"
-    )
-    document.setdefault("components", {}).setdefault("schemas", {}).update(schemas)
-    return document

@@ -54,7 +54,7 @@ class Metrics:
         self.snapshot_offset = Gauge(
             "sexton_issuer_snapshot_log_offset", "Log offset of the last snapshot taken", registry=r
         )
-        self.ready = Gauge("sexton_issuer_ready", "1 when calls are answered", registry=r)
+        self.ready = Gauge("sexton_issuer_ready", "1 while /readyz is 200", registry=r)
 
     def text(self) -> bytes:
         """Return the exposition format."""

@@ -118,6 +118,7 @@ class Projection:
         )
         tag = f"{{sexton:{log_id}}}"
         self._meta, self._newest, self._proposed = f"{tag}:meta", f"{tag}:newest", f"{tag}:proposed"
+        self._probe = f"{tag}:probe"
 
     def close(self) -> None:
         """Close the connections."""
@@ -132,6 +133,10 @@ class Projection:
                 f"Redis may evict keys: maxmemory-policy is {policy}",
                 hint="set `maxmemory-policy noeviction`",
             )
+
+    def check_writable(self) -> None:
+        """Raise RedisUnavailable when the server takes no writes: a replica, out of memory, a full disk."""
+        self._command("SET", self._probe, "", "EX", 60)
 
     def propose(self, expected: Mapping[str, Entry]) -> list[Grant]:
         """Propose the next generation of each tenant; `expected` is the fold's entry for each.

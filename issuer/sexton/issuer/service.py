@@ -26,7 +26,8 @@ from sexton.schemas.topics import TOPICS, compare
 __all__ = ["NotReady", "Service", "check_topics"]
 
 _RETRY_S = 0.5
-_POLICY_CHECK_S = 2.0
+_CHECK_S = 2.0
+_LOOK_S = 4.0
 _log = logging.getLogger("sexton.issuer.service")
 
 
@@ -65,7 +66,8 @@ class Service:
         self.witness = Witness(self.projection, self.reader, self._catch_up, self.metrics)
         self._authority = Authority(self._positions, self.reader, self._writer, self.witness, self.metrics)
         self._evicting: RedisUnavailable | None = None
-        self._watcher = threading.Thread(target=self._watch_policy, name="sexton-policy", daemon=True)
+        self._fault: EnvironmentFault | None = None
+        self._watcher = threading.Thread(target=self._watch, name="sexton-watch", daemon=True)
         self._watcher.start()
         self._thread = threading.Thread(target=self._get_ready, name="sexton-ready", daemon=True)
         self._thread.start()
@@ -117,19 +119,29 @@ class Service:
         snapshots = Snapshots(self.settings, self._positions)
         self.reader.start(snapshots.start(snapshots.facts(deadline), deadline))
 
-    def _watch_policy(self) -> None:
-        """Look whether Redis evicts keys now: the policy can be changed while it runs."""
-        while not self._stopping.wait(_POLICY_CHECK_S):
-            try:
-                self.projection.check_server()
-            except EvictingRedis as error:
-                if self._evicting is None:
-                    _log.error("no call is answered: %s", error)
-                self._evicting = error
-            except EnvironmentFault as error:
-                _log.warning("the policy of redis could not be looked at: %s", error)
-            else:
-                self._evicting = None
+    def _watch(self) -> None:
+        """Look at what calls need: it can go away, or be changed, while this runs."""
+        while not self._stopping.wait(_CHECK_S):
+            fault = self._look()
+            if fault is not None and type(fault) is not type(self._fault):
+                _log.error("not ready: %s", fault)
+            elif fault is None and self._fault is not None:
+                _log.info("ready again")
+            self._fault = fault
+
+    def _look(self) -> EnvironmentFault | None:
+        """Return what would fail calls that change the log: Redis, its policy, Kafka, the topics' ids."""
+        try:
+            self.projection.check_server()
+            self._evicting = None
+            self.projection.check_writable()
+            self._positions.read(Deadline.after(_LOOK_S))
+        except EvictingRedis as error:
+            self._evicting = error
+            return error
+        except EnvironmentFault as error:
+            return error
+        return None
 
     def wait_ready(self, timeout_s: float | None = None) -> bool:
         """Tell whether calls are answered, as soon as they are; raises LogBroken when they never will be."""
@@ -151,14 +163,27 @@ class Service:
             raise RedisUnavailable(str(evicting), hint=evicting.hint)
         return self._authority
 
+    def check_ready(self) -> None:
+        """Raise what calls would be refused with, as of the last look at what they need.
+
+        Calls themselves do not ask here: each finds out by itself, and the first one after a fault is served.
+        """
+        self.authority()
+        if (fault := self._fault) is not None:
+            raise type(fault)(str(fault), hint=fault.hint)
+
     def deadline(self) -> Deadline:
         """Return the deadline of a call that arrives now: a little before its client gives up."""
         return Deadline.after(self.settings.issuer_timeout_s * 0.8)
 
     def refresh_gauges(self) -> None:
         """Set the gauges to what is so now."""
-        ready = self.ready.is_set() and self.reader.failure is None and self._evicting is None
-        self.metrics.ready.set(ready)
+        try:
+            self.check_ready()
+        except SextonError:
+            self.metrics.ready.set(0)
+        else:
+            self.metrics.ready.set(1)
         self.metrics.fold_offset.set(self.reader.next_offset - 1)
         self.metrics.tenants.set(self.reader.tenants)
 

@@ -1,0 +1,62 @@
+"""What comes in over HTTP, before it is a call: names in paths, bodies with a bound, what they hold."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from fastapi import Request
+from starlette.convertors import Convertor, register_url_convertor
+
+from sexton.schemas.errors import RequestRefused, UsageError
+
+__all__ = ["decode", "node_of", "read_body"]
+
+_T = TypeVar("_T")
+_MAX_BODY = 32 * 1024 * 1024
+
+
+class _Name(Convertor[str]):
+    """Any name in a path: that of starlette's own ends at a line break."""
+
+    regex = "(?s:.+)"
+
+    def convert(self, value: str) -> str:
+        """Return the name."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the name."""
+        return value
+
+
+register_url_convertor("sexton_name", _Name())
+
+
+async def read_body(request: Request) -> bytes:
+    """Return the body; one that is too large is refused before more of it is kept than the limit."""
+    length = request.headers.get("content-length", "0")
+    raw = bytearray()
+    if not length.isdecimal() or int(length) <= _MAX_BODY:
+        async for chunk in request.stream():
+            raw += chunk
+            if len(raw) > _MAX_BODY:
+                break
+        else:
+            return bytes(raw)
+    raise RequestRefused("too-large", f"a body has at most {_MAX_BODY} bytes", status=413)
+
+
+def decode(decoder: msgspec.json.Decoder[_T], raw: bytes) -> _T:
+    """Return what a body holds; raises UsageError for one that is not what the call takes."""
+    try:
+        return decoder.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UsageError(str(error)) from error
+
+
+def node_of(node_id: int | str) -> str:
+    """Return the node that the published engine names; its numbers are u64."""
+    if node_id == "" or (isinstance(node_id, int) and not 0 <= node_id < 2**64):
+        raise UsageError(f"node_id is a number in 0..2^64-1 or a text that is not empty: {node_id!r}")
+    return str(node_id)
