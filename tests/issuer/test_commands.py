@@ -6,7 +6,9 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
+import httpx
 import pytest
 from tests.support.issuing import redis_of
 
@@ -70,6 +72,29 @@ def test_serve_refuses_an_empty_log(bare: Installation) -> None:
     assert "sexton topics create" in done.stderr
 
 
+@pytest.mark.parametrize("missing", ["CERT", "KEY", "neither"])
+def test_serve_refuses_tls_files_that_it_cannot_load(
+    fresh: Installation, tmp_path: Path, missing: str
+) -> None:
+    """The setting and the file are named, before anything is said to be ready."""
+    env = dict(fresh.environment)
+    for name in ("CERT", "KEY"):
+        path = tmp_path / f"{name}.pem"
+        env[f"SEXTON_ISSUER_TLS_{name}"] = str(path)
+        if name != missing:
+            path.write_text("no PEM")
+
+    done = subprocess.run(
+        [*COMMAND, "serve", "--port", "0"], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 2
+    assert "ready" not in done.stderr
+    assert "internal error" not in done.stderr
+    named = "SEXTON_ISSUER_TLS_CERT and" if missing == "neither" else f"SEXTON_ISSUER_TLS_{missing}: "
+    assert named in done.stderr
+
+
 def test_show(shared: Installation, issuer: IssuerClient, unique: str) -> None:
     """`show` prints a tenant's state and history, as text or JSON; an unknown one exits with 1."""
     issuer.attach("n1", unique)
@@ -78,6 +103,12 @@ def test_show(shared: Installation, issuer: IssuerClient, unique: str) -> None:
     text = run(shared, "show", unique)
     data = json.loads(run(shared, "show", unique, "--format", "json").stdout)
 
+    over_http = httpx.get(f"{shared.settings.issuer_url}/v1/tenants/{unique}", trust_env=False).json()
+    assert {**data, "log_offset": 0} == {**over_http, "log_offset": 0}
+    assert [set(span) & {"from", "until", "start"} for span in data["history"]] == [
+        {"from"},
+        {"from", "until"},
+    ]
     assert "holder      n2" in text.stdout
     assert (data["generation"], [span["node"] for span in data["history"]]) == (2, ["n2", "n1"])
     unknown = run(shared, "show", f"{unique}-unknown")

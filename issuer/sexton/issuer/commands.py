@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import ssl
 import sys
 import threading
 from dataclasses import asdict
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +23,7 @@ from sexton.schemas.settings import Settings, load
 from sexton.schemas.words import counted
 
 if TYPE_CHECKING:
+    from sexton.issuer.answers import TenantState
     from sexton.issuer.service import Service
 
 __all__ = ["app"]
@@ -93,8 +96,7 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
     from sexton.issuer.service import Service
     from sexton.schemas.cluster import reach
 
-    if (settings.issuer_tls_cert is None) != (settings.issuer_tls_key is None):
-        raise InvalidSettings("SEXTON_ISSUER_TLS_CERT and SEXTON_ISSUER_TLS_KEY go together")
+    _check_tls(settings)
     # Soon, and by name: what the service asks for first would only be told as late, half a minute later.
     service = Service(reach(settings))
     try:
@@ -115,6 +117,29 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
             raise refused[0]
     finally:
         service.stop()
+
+
+def _check_tls(settings: Settings) -> None:
+    """Refuse a certificate or key that cannot be loaded before anything is said to be ready."""
+    cert, key = settings.issuer_tls_cert, settings.issuer_tls_key
+    if (cert is None) != (key is None):
+        raise InvalidSettings("SEXTON_ISSUER_TLS_CERT and SEXTON_ISSUER_TLS_KEY go together")
+    if cert is None or key is None:
+        return
+    for name, path in (("SEXTON_ISSUER_TLS_CERT", cert), ("SEXTON_ISSUER_TLS_KEY", key)):
+        try:
+            Path(path).read_bytes()
+        except OSError as error:
+            raise InvalidSettings(f"{name}: the file cannot be read: {path}: {error.strerror}") from error
+    try:
+        # A key with a passphrase would make the library ask for it on the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")
+    except ssl.SSLError as error:
+        raise InvalidSettings(
+            f"SEXTON_ISSUER_TLS_CERT and SEXTON_ISSUER_TLS_KEY are no certificate and its key: {cert}, {key}:"
+            f" {error.reason or error}",
+            hint="PEM files, the key without a passphrase",
+        ) from error
 
 
 def _run(server: Any, listener: socket.socket) -> None:
@@ -201,6 +226,20 @@ def verify(
         raise typer.Exit(1)
 
 
+def _as_http(found: TenantState) -> dict[str, Any]:
+    """Return a tenant in the form that it has over HTTP: what is not so is absent there."""
+    row = asdict(found)
+    row["history"] = [
+        {("from" if name == "start" else name): value for name, value in span.items() if _told(name, value)}
+        for span in row["history"]
+    ]
+    return {name: value for name, value in row.items() if name != "imported" or value is not None}
+
+
+def _told(name: str, value: Any) -> bool:
+    return name != "until" or value is not None
+
+
 @app.command(epilog=_SHOW, short_help="one tenant's state and history")
 def show(
     tenant: Annotated[str, typer.Argument(help="name of the tenant")],
@@ -221,7 +260,7 @@ def show(
             " (`sexton issuer import`)",
         )
     if form is _Format.JSON:
-        print(json.dumps(asdict(found)))
+        print(json.dumps(_as_http(found)))
         return
     print(f"tenant      {found.tenant}")
     print(f"generation  {found.generation if found.generation is not None else 'none'}")
