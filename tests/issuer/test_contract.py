@@ -6,7 +6,7 @@ import pytest
 from tests.support.issuing import Case, refused
 
 from sexton.issuer.client import Subject
-from sexton.schemas.errors import IssuerUnavailable
+from sexton.schemas.errors import IssuerUnavailable, RequestRefused, UsageError
 from sexton.schemas.events import PartitionOffsets
 from sexton.schemas.windows import Window
 
@@ -280,3 +280,9 @@ def test_unsettled_positions(case: Case) -> None:
 
     with refused("invalid-request"):
         case.issuer.barrier(PartitionOffsets("another", barrier.ends))
+
+
+def test_an_import_of_nothing_is_refused(case: Case) -> None:
+    """An import names a tenant or a node; one of nothing leaves no event in the log."""
+    with pytest.raises((UsageError, RequestRefused), match="nothing to import"):
+        case.issuer.import_tenants([])

@@ -76,6 +76,8 @@ def test_a_wrong_parameter_is_told_in_plain_words(http: httpx.Client) -> None:
         ("/v1/validate", b'{"subjects": [], "at_leest": 5}'),
         ("/v1/validate", b'{"subjects": [{"tenant": "t", "generation": 1, "partition": -1}]}'),
         ("/v1/validate", b'{"subjects": [{"tenant": "t", "generation": 1.5, "partition": 0}]}'),
+        ("/v1/import", b"{}"),
+        ("/v1/import", b'{"tenants": [], "nodes": []}'),
         ("/v1/barrier", b'{"unsettled": {"topic_id": "x", "offsets": [-1]}}'),
     ],
 )
@@ -145,7 +147,7 @@ def test_published_re_attach_and_validate(http: httpx.Client, unique: str) -> No
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("node", [4_000_000_000, "nobody", -1])
+@pytest.mark.parametrize("node", [4_000_000_000, 2**64 - 1, "nobody"])
 def test_published_re_attach_of_an_unknown_node(http: httpx.Client, node: int | str) -> None:
     """A node that holds nothing gets an empty list, whatever else it sends."""
     body = {"node_id": node, "register": None, "empty_local_disk": True, "later": {"field": 1}}

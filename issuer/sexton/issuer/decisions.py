@@ -197,7 +197,12 @@ def check_fence(state: State, tenant: str, believed: int | None) -> None:
 def check_import(
     state: State, tenants: Sequence[events.ImportedTenant], nodes: Sequence[events.ImportedNode]
 ) -> None:
-    """Raise RequestRefused when the log knows one of them already, or a holder is no registered node."""
+    """Raise RequestRefused when the log knows one of them already, or a holder is no registered node.
+
+    Raises UsageError when there is nothing to import.
+    """
+    if not tenants and not nodes:
+        raise UsageError("nothing to import: give tenants, nodes or both")
     known = [row.tenant for row in tenants if state.known(row.tenant)]
     if known:
         raise RequestRefused("tenant-known", f"the log knows {len(known)} of the tenants: {known[0]}")
