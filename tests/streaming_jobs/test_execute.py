@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.execute_stage import (
     BUSY,
+    CHANGED,
     CUT,
     DENIED,
     ERROR,
@@ -23,7 +24,7 @@ from tests.support.execute_stage import (
     words,
 )
 
-from sexton.schemas.events import KeyCondition
+from sexton.schemas.events import KeyCondition, OutcomeWord
 from sexton.storage import MAX_KEYS, Delete, KeyState, Kind, Versioning
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
@@ -89,6 +90,18 @@ def test_x_16_an_unclean_phase_stops_the_next(state: KeyState, expected: dict[st
     assert words(result) == expected
     assert "data" in store.objects["b"]
     assert sizes(store) == [1]
+
+
+def test_x_16_what_stays_for_good_refuses_the_phases_after_it() -> None:
+    """Of a dead letter beside a changed key only what failed is replayed: its data must not go alone."""
+    bad = {"x": INVALID, "meta": CHANGED}
+    store = Store(answer=lambda number, bucket, item: bad.get(key_of(item)))
+    conditions = {"meta": KeyCondition("meta", "e")}
+    _, (result,) = run(store, execution(["x", "meta"], ["data"], conditions=conditions))
+
+    assert words(result) == {"dead-lettered": 1, "changed": 1, "refused": 1}
+    assert [key for key, fate in result.named if fate.word is OutcomeWord.DEAD_LETTERED] == ["x"]
+    assert "data" in store.objects["b"]
 
 
 def test_x_4_exactly_the_transient_keys_are_sent_again() -> None:

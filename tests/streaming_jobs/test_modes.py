@@ -141,3 +141,16 @@ def test_odd_keys_go_one_by_one_and_their_neighbours_in_a_batch(chain: Chain, s3
     assert outcome(chain, intent_id).counts == {"deleted": 6}
     assert sorted(request.key for request in s3.singles()) == sorted(odd)
     assert [sorted(request.keys) for request in s3.deletes()] == [plain]
+
+
+def test_all_versions_of_an_odd_key_go_once_the_store_was_tried(chain: Chain, s3: S3Recorder) -> None:
+    """A key that a store might fold is not refused for want of a probe."""
+    names = ["my file.txt", "a//b", "plain"]
+    s3.create_bucket("bucket", dict.fromkeys(names, b"x"), versioning="Enabled")
+    action = events.DeleteObjects("bucket", (tuple(names),), mode=events.DeleteMode.ERASE_ALL_VERSIONS)
+    intent_id = asked(chain, action)
+
+    chain.reap(s3_endpoint_url=s3.url)
+
+    assert outcome(chain, intent_id).counts == {"deleted": 3}
+    assert [s3.versions("bucket", name) for name in names] == [[], [], []]

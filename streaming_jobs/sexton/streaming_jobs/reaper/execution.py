@@ -35,7 +35,8 @@ class Execution:
     `sent_before`: an earlier attempt may have sent its keys. `was_changed`: an earlier receipt says so, None
     when nobody knows. `overdue`: past the age limit, so that what its bucket holds is decided now.
     `held` is set when its bucket was closed before anything was queued, `last_word` of a
-    prefix whose age limit has passed.
+    prefix whose age limit has passed, and `last_words` of its items: the lane's fates are those of all
+    intents that name them.
     """
 
     action: events.DeleteObjects | events.DeletePrefix
@@ -52,25 +53,37 @@ class Execution:
     blocked: Fate | None = None
     step: PrefixStep | None = None
     last_word: Fate | None = None
+    last_words: dict[Item, Fate] = field(default_factory=dict)
+
+    def fate(self, item: Item) -> Fate | None:
+        """Return a queued item's fate, None for plainly gone."""
+        assert self.lane is not None
+        return self.last_words.get(item) or self.lane.fates.get(item)
 
     def fates(self) -> Iterator[tuple[Item, Fate | None]]:
         """Yield each item that was queued with its fate, None for plainly gone."""
-        assert self.lane is not None
-        found = self.lane.fates
         for phase in self.phases:
             for item in phase:
-                yield item, found.get(item)
+                yield item, self.fate(item)
 
     def blocking(self) -> Fate | None:
-        """Return the fate of a queued key that is not gone, so that no later phase may start."""
+        """Return the fate of a queued key that is not gone, so that no later phase may start.
+
+        One that waits comes first, as the intent does; a dead letter last: it is replayed, and what stays
+        for another reason would not be among its keys.
+        """
         if self.held is not None:
             return self.held
-        if self.refused:
-            return self.refused[0].fate
         assert self.lane is not None
-        if not self.lane.fates:
-            return None
-        return next((fate for _, fate in self.fates() if fate is not None and fate.word not in _GONE), None)
+        bad = [refusal.fate for refusal in self.refused]
+        if self.lane.fates or self.last_words:
+            bad += [fate for _, fate in self.fates() if fate is not None and fate.word not in _GONE]
+        return min(bad, key=_hold, default=None)
+
+
+def _hold(fate: Fate) -> int:
+    """Return how a fate stands before others that hold up a phase, the least first."""
+    return 0 if fate.word is None else 2 if fate.word is OutcomeWord.DEAD_LETTERED else 1
 
 
 @dataclass(slots=True)
@@ -154,23 +167,24 @@ def result_of(execution: Execution, request_ids: Sequence[str]) -> Result:
     lane = execution.lane
     assert lane is not None
     for items in execution.phases:
-        met = [item for item in items if item in lane.fates] if lane.fates else []
-        untroubled = [item for item in items if item not in lane.fates] if met else items
+        met = [item for item in items if execution.fate(item)] if lane.fates or execution.last_words else []
+        untroubled = [item for item in items if not execution.fate(item)] if met else items
         if untroubled:
             result.counts[OutcomeWord.DELETED] += len(untroubled)
             result.effects.update(lane.effects(untroubled))
             result.unknown = result.unknown or bool(lane.fates)  # what waits as a whole is gone in part
-        _add_fates(met, lane, result)
+        _add_fates(met, execution, lane, result)
     for refusal in execution.refused:
         _name(result, refusal.key, refusal.fate)
     _add_unqueued(execution, result)
     return result
 
 
-def _add_fates(items: Sequence[Item], lane: Lane, result: Result) -> None:
+def _add_fates(items: Sequence[Item], execution: Execution, lane: Lane, result: Result) -> None:
     """Count those that are not plainly gone, or that met trouble first."""
     for item in items:
-        fate = lane.fates[item]
+        fate = execution.fate(item)
+        assert fate is not None
         result.unknown = result.unknown or fate.unknown or item in lane.sent_before
         if fate.word is None:
             result.held = fate

@@ -7,15 +7,15 @@ that nothing happened to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.events import OutcomeWord
-from sexton.storage import MAX_KEYS, Kind, StoreRefused
-from sexton.streaming_jobs.reaper.execution import Execution, names_of
+from sexton.storage import MAX_KEYS, Ability, Delete, Kind, StoreRefused
+from sexton.streaming_jobs.reaper.execution import Execution, items_of, names_of
 from sexton.streaming_jobs.reaper.fates import Fate, Seen
-from sexton.streaming_jobs.reaper.items import Item, key_of
+from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
 from sexton.streaming_jobs.reaper.lanes import Lane
 from sexton.streaming_jobs.reaper.looking import Looker, look, state_of
 
@@ -44,20 +44,28 @@ def expire(executions: Sequence[Execution], looker: Looker) -> None:
 
 
 def _expire_keys(execution: Execution, action: events.DeleteObjects, looker: Looker) -> None:
-    lane = execution.lane
-    assert lane is not None
     held = execution.blocking()
     if held is None or held.word is not None:
         return
+    lane = execution.lane
+    assert lane is not None
     # Nothing more is sent for it, so that phases make no difference any more.
     for phase in action.phases[len(execution.phases) :]:
-        execution.phases.append(phase)
-        lane.fates.update((key, held) for key in phase if key not in lane.seen)
-        lane.seen.update(phase)
+        items = items_of(execution, phase, lane) if lane.abilities else _asked(execution, action, phase)
+        execution.phases.append(items)
+        execution.last_words.update((item, held) for item in items if item not in lane.seen)
     execution.held = execution.blocked = None
     waiting = [item for item, fate in execution.fates() if fate is not None and fate.word is None]
     for start in range(0, len(waiting), MAX_KEYS):
-        _decide(lane, waiting[start : start + MAX_KEYS], execution.sent_before, looker)
+        _decide(execution, lane, waiting[start : start + MAX_KEYS], looker)
+
+
+def _asked(execution: Execution, action: events.DeleteObjects, keys: Sequence[str]) -> list[Item]:
+    """Return what is to be looked at for keys of a bucket that never said what it is."""
+    if action.mode is events.DeleteMode.ERASE_ALL_VERSIONS:
+        return [EraseAll(key) for key in keys]
+    conditions = execution.conditions
+    return [Delete(key, version_id=c.version_id) if (c := conditions.get(key)) else key for key in keys]
 
 
 def _expire_prefix(execution: Execution, action: events.DeletePrefix, looker: Looker) -> None:
@@ -74,23 +82,38 @@ def _expire_prefix(execution: Execution, action: events.DeletePrefix, looker: Lo
 
 def _left(looker: Looker, action: events.DeletePrefix) -> Seen:
     """Return whether something is there under a prefix."""
+    calls, bucket, prefix = looker.calls, action.bucket, action.prefix
+    if action.mode is events.DeleteMode.ERASE_ALL_VERSIONS:
+        return _listed(lambda: bool(calls.version_slice(bucket, prefix, limit=1).versions))
+    return _listed(lambda: bool(calls.list_slice(bucket, prefix, limit=1).objects))
+
+
+def _listed(found: Callable[[], bool]) -> Seen:
     try:
-        if action.mode is events.DeleteMode.ERASE_ALL_VERSIONS:
-            found = bool(looker.calls.version_slice(action.bucket, action.prefix, limit=1).versions)
-        else:
-            found = bool(looker.calls.list_slice(action.bucket, action.prefix, limit=1).objects)
+        return Seen.THERE if found() else Seen.ABSENT
     except (StoreRefused, EnvironmentFault) as error:
         state = state_of(error)
         if state.kind is Kind.ENVIRONMENT:
-            raise EnvironmentFault(f"a prefix cannot be looked at: {state}") from error
+            raise EnvironmentFault(f"what waited too long cannot be looked at: {state}") from error
         return Seen.UNKNOWN
-    return Seen.THERE if found else Seen.ABSENT
 
 
-def _decide(lane: Lane, items: Sequence[Item], sent_before: bool, looker: Looker) -> None:
-    keys, versions = names_of(items)
+def _decide(execution: Execution, lane: Lane, items: Sequence[Item], looker: Looker) -> None:
+    whole = [item for item in items if not isinstance(item, EraseAll)]
+    keys, versions = names_of(whole)
     seen = look(looker, lane.bucket, keys, versions=versions)
     for item in items:
-        fate = lane.fates[item]
-        maybe_sent = sent_before or fate.unknown or item in lane.sent_before
-        lane.fates[item] = expired(fate, seen[key_of(item)], maybe_sent=maybe_sent)
+        fate = execution.fate(item)
+        assert fate is not None
+        maybe_sent = execution.sent_before or fate.unknown or item in lane.sent_before
+        there = _versions_left(looker, lane, item.key) if isinstance(item, EraseAll) else seen[key_of(item)]
+        execution.last_words[item] = expired(fate, there, maybe_sent=maybe_sent)
+
+
+def _versions_left(looker: Looker, lane: Lane, key: str) -> Seen:
+    """Return whether a version or marker of a key is there; a look at the key shows only the newest."""
+    known = lane.abilities
+    left = _listed(lambda: bool(looker.calls.versions_of(lane.bucket, key).versions))
+    # Where a key need not stand before those that begin with it, one page shows only what is there.
+    certain = left is Seen.THERE or (known is not None and known.lists_in_order is Ability.YES)
+    return left if certain else Seen.UNKNOWN

@@ -40,6 +40,8 @@ class _Eraser(Protocol):
 
     def abilities(self, bucket: str) -> Abilities: ...
 
+    def probe(self, bucket: str) -> Abilities: ...
+
     def delete_all(
         self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
     ) -> Future[BatchResult]: ...
@@ -75,6 +77,8 @@ def denies_all(eraser: _Eraser, bucket: str, under: str) -> bool:
 def erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple[Step, Fate]:
     """Erase all versions and markers of one key; goes on until none is listed, or one will not go."""
     try:
+        if eraser.abilities(bucket).folded_by(key, batch=True) is not None:
+            eraser.probe(bucket)  # the store has to show that it keeps such keys apart
         return _erase_key(eraser, bucket, key, bypass=bypass)
     except (StoreRefused, EnvironmentFault) as error:
         # A listing that failed: versions may be gone, and some are left.

@@ -1,0 +1,74 @@
+"""The last word on what waited past the age limit: about what was asked for, and about one intent alone."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.execute_stage import BUSY, Store, execution, run, words
+from tests.support.replies import SLOW_DOWN, on_deletes
+from tests.support.s3_recorder import S3Recorder
+
+from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition
+from sexton.storage import BatchDeleter
+from sexton.streaming_jobs.budget import NoBudget
+from sexton.streaming_jobs.reaper.execute import Executor, Limits
+from sexton.streaming_jobs.reaper.execution import Execution, Result
+
+
+def expire(deleter: BatchDeleter, action: DeleteObjects, *conditions: KeyCondition) -> Result:
+    """What becomes of an overdue intent whose bucket is busy."""
+    executor = Executor(deleter, NoBudget(), Limits(patience_s=0.2))
+    given = Execution(action, {each.key: each for each in conditions}, sent_before=True, overdue=True)
+    executor.add(given)
+    executor.finish()
+    return executor.result(given)
+
+
+def test_x_19_versions_under_a_marker_are_there(recorder: S3Recorder, deleter: BatchDeleter) -> None:
+    """A key that its marker hides is not absent for one that asked for all its versions to go."""
+    recorder.create_bucket("bucket", {"hidden": b"x", "hidden-too": b"x"}, versioning="Enabled")
+    deleter.delete_all("bucket", ["hidden"]).result(10)
+    deleter.probe("bucket")
+    recorder.script(on_deletes(lambda request: SLOW_DOWN))
+    action = DeleteObjects("bucket", (("hidden", "never"),), DeleteMode.ERASE_ALL_VERSIONS)
+
+    result = expire(deleter, action)
+
+    assert words(result) == {"dead-lettered": 1, "absent": 1}
+    assert [key for key, fate in result.named if fate.reason == "expired"] == ["hidden"]
+
+
+@pytest.mark.parametrize("phases", [(("v", "w"),), (("a",), ("v", "w"))], ids=["first phase", "later phase"])
+def test_x_19_a_version_is_looked_at_by_its_id(
+    recorder: S3Recorder, deleter: BatchDeleter, phases: tuple[tuple[str, ...], ...]
+) -> None:
+    """A version that its marker hides is there, in a phase that never began, too."""
+    recorder.create_bucket("bucket", {"a": b"x", "v": b"x"}, versioning="Enabled")
+    ids = {name: recorder.versions("bucket", name)[0].version_id for name in ("a", "v")}
+    deleter.delete_all("bucket", ["v"]).result(10)
+    recorder.script(on_deletes(lambda request: SLOW_DOWN))
+    conditions = [KeyCondition(name, version_id=ids.get(name, ids["a"])) for name in ("a", "v", "w")]
+
+    result = expire(deleter, DeleteObjects("bucket", phases, DeleteMode.ERASE_VERSION), *conditions)
+
+    dead = {key for key, fate in result.named if fate.reason == "expired"}
+    assert dead == {"v", *(key for phase in phases[:-1] for key in phase)}
+    assert words(result)["absent"] == 1  # w has no such version
+
+
+def test_x_19_what_is_old_does_not_age_what_is_fresh() -> None:
+    """Two intents that ask for one key: the old one ends, the fresh one waits with its bucket."""
+    store = Store(answer=lambda number, bucket, item: BUSY)
+    _, (old, fresh) = run(store, execution(["a"], overdue=True), execution(["a"]), patience_s=2.0)
+
+    assert (words(old), old.held) == ({"dead-lettered": 1}, None)
+    assert (words(fresh), fresh.held is not None) == ({}, True)
+
+
+def test_a_refused_key_does_not_keep_the_others_waiting_for_ever() -> None:
+    """Past the age limit what waits ends, whatever became of its neighbours."""
+    store = Store(answer=lambda number, bucket, item: BUSY)
+    conditions = {"both": KeyCondition("both", "e", "v")}
+    given = execution(["both", "a"], conditions=conditions, overdue=True)
+    _, (result,) = run(store, given, patience_s=2.0)
+
+    assert (words(result), result.held) == ({"refused": 1, "dead-lettered": 1}, None)
