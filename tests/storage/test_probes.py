@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import posixpath
 import threading
+from dataclasses import replace
 
 import pytest
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder, Traits
 
+import sexton.storage.deleter
 from sexton.storage import SPELLINGS, Abilities, Ability, BatchDeleter, StoreRefused, Versioning
 from sexton.storage.probes import PREFIX
 
@@ -169,6 +171,22 @@ def test_look_up_asks_the_bucket_and_writes_nothing(s3: S3Recorder, deleter: Bat
     deleter.probe("versioned")
     assert deleter.delete_all("versioned", ["a b", "a%2Fb", "é"]).result().clean
     assert deleter.look_up("versioned").batch_condition is YES
+
+
+@pytest.mark.parametrize("tried", [False, True], ids=["looked up", "probed"])
+def test_versioning_that_is_switched_on_later_is_seen(
+    s3: S3Recorder, deleter: BatchDeleter, monkeypatch: pytest.MonkeyPatch, tried: bool
+) -> None:
+    """What a bucket says of itself is asked again after a while; what a probe has found stays."""
+    s3.create_bucket("bucket", {})
+    before = deleter.probe("bucket") if tried else deleter.look_up("bucket")
+    s3.buckets.of("bucket").versioning = "Enabled"
+    assert deleter.look_up("bucket") == before
+
+    monkeypatch.setattr(sexton.storage.deleter, "_ASK_AGAIN_S", 0.0)
+
+    assert deleter.look_up("bucket") == replace(before, versioning=Versioning.ON)
+    assert deleter.abilities("bucket").versioning is Versioning.ON
 
 
 def test_a_probe_keeps_to_its_prefix(s3: S3Recorder, deleter: BatchDeleter) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.support.chain import Chain
 from tests.support.intents import PROMISE
 from tests.support.s3_recorder import S3Recorder
-from tests.support.s3_state import etag_of
+from tests.support.s3_state import Traits, etag_of
 
 from sexton.schemas import events
 from sexton.schemas.events import DeleteMode, KeyCondition
@@ -79,3 +79,22 @@ def test_x_12_an_etag_and_a_version_id_together(chain: Chain, s3: S3Recorder) ->
 
     assert sorted(s3.objects("bucket")) == ["erase", "hide"]
     assert chain.words() == dict.fromkeys(intents, "refused")
+
+
+def test_x_16_a_changed_key_that_comes_back_opens_no_phase(chain: Chain, s3: S3Recorder) -> None:
+    """X-16: `changed` beside a key that waits is `changed` when both come back, and its data stays."""
+    s3.create_bucket("bucket", dict.fromkeys(["meta", "gone", "busy", "data"], b"x"))
+    s3.buckets.traits = Traits(failing={"busy": "SlowDown"})
+    guards = (*PROMISE, events.UnchangedGuard([KeyCondition("meta", WRONG)]))
+    action = events.DeleteObjects("bucket", (("meta", "gone", "busy"), ("data",)))
+    (intent_id,) = chain.emit(chain.intent("t", None, (), guards=guards, action=action))
+    chain.reap(s3_endpoint_url=s3.url, reaper_patience_s=0.3, reaper_defer_delays_s=(3600.0,))
+    assert [d.effect_unknown for d in chain.deferred()] == [True]
+    s3.buckets.traits = Traits()
+
+    chain.reap(s3_endpoint_url=s3.url, reaper_defer_delays_s=(0.001,))
+
+    assert sorted(s3.objects("bucket")) == ["data", "meta"]
+    (found,) = chain.outcomes()
+    assert (found.intent_id, found.outcome.value) == (intent_id, "refused")
+    assert found.counts == {"changed": 1, "deleted": 2, "refused": 1}

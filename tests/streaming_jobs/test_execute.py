@@ -104,6 +104,18 @@ def test_x_16_what_stays_for_good_refuses_the_phases_after_it() -> None:
     assert "data" in store.objects["b"]
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["another object", "nothing"])
+def test_x_16_another_object_in_an_earlier_phase_stops_the_next(there: bool) -> None:
+    """Though the one that was meant may be gone by our own hand: what stands there may need the data."""
+    store = Store(objects={"b": {"data", *(["meta"] if there else [])}})
+    store.answer = lambda number, bucket, item: CHANGED if key_of(item) == "meta" else None
+    conditions = {"meta": KeyCondition("meta", "e")}
+    _, (result,) = run(store, execution(["meta"], ["data"], conditions=conditions, sent_before=True))
+
+    assert words(result) == ({"absent": 1, "refused": 1} if there else {"absent": 1, "deleted": 1})
+    assert ("data" in store.objects["b"]) is there
+
+
 def test_x_4_exactly_the_transient_keys_are_sent_again() -> None:
     """X-4: of ten keys three fail and one is denied: the next request holds the three, nothing else."""
     keys = [f"k{i}" for i in range(10)]

@@ -129,6 +129,8 @@ def _delete_objects(buckets: Buckets, call: Call, escaped: _Escape) -> Reply:
 def _delete_one(bucket: Bucket, entry: _Entry, traits: Traits, way: str, *, bypass: bool) -> Deleted:
     if len(entry.key.encode()) > MAX_KEY_BYTES:
         raise Refused(400, "KeyTooLongError", "Your key is too long")
+    if (code := traits.failing.get(entry.key)) is not None:
+        raise Refused(503, code, "no")
     key = traits.fold(entry.key) if traits.fold else entry.key
     if entry.etag is not None and way not in traits.conditions_ignored:
         found = bucket.version(key, entry.version_id) if entry.version_id else bucket.current(key)

@@ -21,7 +21,8 @@ _numbers = itertools.count(1)
 class Traits:
     """Where a server departs from the S3 API, for tests of what finds it out.
 
-    `fold` is applied to each key of a delete; `conditions_ignored` names ways (`batch`, `single`).
+    `fold` is applied to each key of a delete; `conditions_ignored` names ways (`batch`, `single`); `failing`
+    is the error code that the delete of a key is answered with.
     """
 
     fold: Callable[[str], str] | None = None
@@ -29,6 +30,7 @@ class Traits:
     wants_md5: bool = False
     lists_reversed: bool = False
     keys_per_batch: int = 1000
+    failing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -6,10 +6,13 @@ failed, is the caller's.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TypeVar
@@ -29,6 +32,8 @@ __all__ = ["READY", "BatchDeleter", "open_deleter"]
 
 T = TypeVar("T")
 
+_ASK_AGAIN_S = 60.0  # what a bucket says of itself is believed so long
+
 READY = 2
 """Requests that may wait, with their bodies built, for a sender: its next one never waits for its caller."""
 
@@ -44,6 +49,7 @@ class BatchDeleter:
         self.calls = Calls(self._signer, self._wire)
         self._abilities: dict[str, Abilities] = {}
         self._defaults: dict[str, Abilities] = {}
+        self._asked: dict[str, float] = {}
         self._probing: dict[str, threading.Lock] = {}
         self._free = threading.BoundedSemaphore(settings.requests_in_flight + READY)
         self._senders = ThreadPoolExecutor(settings.requests_in_flight, thread_name_prefix="sexton-delete")
@@ -84,20 +90,24 @@ class BatchDeleter:
         return found
 
     def look_up(self, bucket: str) -> Abilities:
-        """Return what the bucket says of itself (versioning, object lock), asked once in this process.
+        """Return what the bucket says of itself (versioning, object lock), asked once in a minute.
 
         Two requests, nothing is written: enough for plain keys. What this leaves unknown is refused by
         `delete_all` until a probe has tried it. Raises what `probe` raises.
         """
         with self._probing.setdefault(bucket, threading.Lock()):
-            found = self._abilities.get(bucket)
-            if found is None:
-                known = self._defaults.get(bucket) or self._unprobed(bucket)
-                if known.versioning is Versioning.UNKNOWN:
-                    known = look_up(self.calls, self._batches, known)
-                    self._defaults[bucket] = known
-                found = known
-        return found
+            probed = self._abilities.get(bucket)
+            found = probed or self._unprobed(bucket)
+            # An owner may switch versioning on while the process runs.
+            old = time.monotonic() - self._asked.get(bucket, -math.inf) > _ASK_AGAIN_S
+            if not old and (probed or found.versioning is not Versioning.UNKNOWN):
+                return found
+            said = look_up(self.calls, self._batches, found)
+            if probed:
+                said = replace(probed, versioning=said.versioning, object_lock=said.object_lock)
+            (self._abilities if probed else self._defaults)[bucket] = said
+            self._asked[bucket] = time.monotonic()
+            return said
 
     def abilities(self, bucket: str) -> Abilities:
         """Return what is known of the bucket's store: what a probe has found, else nothing. Asks nobody."""
@@ -106,6 +116,7 @@ class BatchDeleter:
     def learn(self, abilities: Abilities) -> None:
         """Take what a probe has found as the rule for the bucket from now on."""
         self._abilities[abilities.bucket] = abilities
+        self._asked[abilities.bucket] = time.monotonic()
 
     def close(self) -> None:
         """Wait for what is out, then drop the connections."""

@@ -77,7 +77,8 @@ class Execution:
         assert self.lane is not None
         bad = [refusal.fate for refusal in self.refused]
         if self.lane.fates or self.last_words:
-            bad += [fate for _, fate in self.fates() if fate is not None and fate.word not in _GONE]
+            # What stands under a key of this phase may need what a later phase would delete.
+            bad += [f for _, f in self.fates() if f is not None and (f.word not in _GONE or f.stands)]
         return min(bad, key=_hold, default=None)
 
 

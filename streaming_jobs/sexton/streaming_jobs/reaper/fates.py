@@ -55,7 +55,8 @@ class Fate:
     """What became of one key; without a word the key is held and its intent waits.
 
     `reason` is the store's code or ours, `effect` how the object went (hidden, erased, deleted),
-    `request_id` of the reply that says so. `unknown`: it may have gone without a word.
+    `request_id` of the reply that says so. `unknown`: it may have gone without a word. `stands`: an object
+    was seen under the key, whatever the word says of the one that was meant.
     """
 
     word: OutcomeWord | None
@@ -64,6 +65,7 @@ class Fate:
     effect: str = ""
     request_id: str = ""
     unknown: bool = False
+    stands: bool = False
 
 
 SLOW_BUCKET = "slow-bucket"
@@ -130,5 +132,6 @@ def after_look(fate: Fate, seen: Seen, *, sent_before: bool, was_changed: bool |
     if fate.word is None:
         return Step.AGAIN, fate
     if fate.word is OutcomeWord.CHANGED and sent_before and was_changed is False:
-        return Step.DONE, Fate(OutcomeWord.ABSENT, fate.reason, "another object stands under the key")
+        told = "another object stands under the key"
+        return Step.DONE, Fate(OutcomeWord.ABSENT, fate.reason, told, stands=True)
     return Step.DONE, fate

@@ -193,7 +193,9 @@ def _execution(work: Work, decoded: Decoded) -> Execution:
         place = (first.partition, first.offset)
         execution.was_changed = None if said_changed is None else place in said_changed
     if waited is not None:
-        execution.sent_before = execution.sent_before or waited.effect_unknown
+        if waited.effect_unknown and not execution.sent_before:
+            # Said of some key of the intent, nobody knows which: `changed` is believed again.
+            execution.sent_before, execution.was_changed = True, None
         execution.progress = PrefixProgress(waited.gone, waited.after)
         limit = timedelta(seconds=plan.settings.reaper_age_limit_s)
         execution.overdue = waited.waiting_since is not None and work.now - waited.waiting_since > limit
