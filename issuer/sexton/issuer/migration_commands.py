@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sexton.issuer.migration import Plan, chunks, read_plan
-from sexton.issuer.scanning import Found, check_not_below, node_generations, of_other_form, scan
+from sexton.issuer.scanning import Found, check_not_below, node_generations, of_other_form, or_none, scan
 from sexton.schemas.errors import UsageError
 from sexton.schemas.events import GenerationForm, ImportedNode
 from sexton.schemas.settings import Settings, load
@@ -72,11 +72,7 @@ def _show(found: Found, key_form: GenerationForm, form: _Format) -> None:
         print(json.dumps(row))
         return
     told = f"  suffixes of the other form {others}" if others else ""
-    print(f"{found.tenant}  generation {_or_none(highest)}  objects {found.objects}{told}")
-
-
-def _or_none(generation: int | None) -> int | str:
-    return "none" if generation is None else generation
+    print(f"{found.tenant}  generation {or_none(highest)}  objects {found.objects}{told}")
 
 
 def import_(

@@ -11,7 +11,7 @@ from sexton.schemas.events import GenerationForm
 from sexton.schemas.generations import parse_packed_suffix, parse_suffix
 from sexton.schemas.words import counted
 
-__all__ = ["Found", "check_not_below", "node_generations", "of_other_form", "scan"]
+__all__ = ["Found", "check_not_below", "node_generations", "of_other_form", "or_none", "scan"]
 
 _TOLD = 5
 
@@ -112,7 +112,7 @@ def _low_tenants(plan: Plan, seen: Mapping[str, Found]) -> Iterator[str]:
     for row in plan.tenants:
         highest = seen[row.tenant].highest(row.form) if row.tenant in seen else None
         if highest is not None and (row.generation is None or row.generation < highest):
-            yield f"{row.tenant} at {_or_none(row.generation)}, found {highest}"
+            yield f"{row.tenant} at {or_none(row.generation)}, found {highest}"
 
 
 def _low_nodes(plan: Plan, nodes: Mapping[int, int]) -> Iterator[str]:
@@ -127,5 +127,6 @@ def _told(noun: str, what: str, cases: list[str]) -> Iterator[str]:
         yield f"{counted(len(cases), noun)} {what}: {'; '.join(cases[:_TOLD])}{more}"
 
 
-def _or_none(generation: int | None) -> int | str:
+def or_none(generation: int | None) -> int | str:
+    """Return a generation as it is told: a tenant may have none, which is not 0."""
     return "none" if generation is None else generation

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sexton.schemas import events
 from sexton.schemas.events import DeleteMode, OutcomeWord
 from sexton.storage import Delete
-from sexton.streaming_jobs.reaper.fates import Fate
+from sexton.streaming_jobs.reaper.fates import EARLIER_PHASE, Fate
 from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
 from sexton.streaming_jobs.reaper.lanes import Lane
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress, PrefixStep
@@ -208,7 +208,7 @@ def _add_unqueued(execution: Execution, result: Result) -> None:
         return
     dead = execution.blocked.word is OutcomeWord.DEAD_LETTERED
     word = OutcomeWord.DEAD_LETTERED if dead else OutcomeWord.REFUSED
-    why = Fate(word, "earlier-phase", f"a key of an earlier phase is not gone: {execution.blocked.detail}")
+    why = Fate(word, EARLIER_PHASE, f"a key of an earlier phase is not gone: {execution.blocked.detail}")
     for phase in action.phases[len(execution.phases) :]:
         for key in phase:
             _name(result, key, why)

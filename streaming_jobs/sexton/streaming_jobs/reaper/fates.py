@@ -16,6 +16,7 @@ from sexton.storage import KeyState, Kind
 from sexton.storage.states import THROTTLING
 
 __all__ = [
+    "EARLIER_PHASE",
     "MOST_TRIES",
     "SLOW_BUCKET",
     "Fate",
@@ -68,6 +69,8 @@ class Fate:
     stands: bool = False
 
 
+EARLIER_PHASE = "earlier-phase"
+"""The reason of what was never sent, as a key of an earlier phase is not gone."""
 SLOW_BUCKET = "slow-bucket"
 """The reason of what waits because its bucket, which works, used up its slice of time."""
 _DENIED = frozenset(["AccessDenied", "403", "AllAccessDisabled"])

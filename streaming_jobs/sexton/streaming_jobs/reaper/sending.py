@@ -204,7 +204,7 @@ class Sender:
     def _failed(self, lane: Lane, error: BaseException) -> None:
         step, fate = fault_of_call(error)
         if step is Step.ENVIRONMENT:
-            self.fault = self.fault or fate.detail
+            self.note(fate.detail)
         elif step is Step.AGAIN and (lane.abilities is None or lane.untried):
             # The probe was throttled or cut: once more, while patience lasts.
             self.replies.slow_down(lane, fate)

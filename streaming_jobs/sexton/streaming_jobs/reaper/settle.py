@@ -18,7 +18,7 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.events import OutcomeWord, VerdictResult
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected
 from sexton.streaming_jobs.reaper.execution import Result
-from sexton.streaming_jobs.reaper.fates import SLOW_BUCKET
+from sexton.streaming_jobs.reaper.fates import EARLIER_PHASE, SLOW_BUCKET
 from sexton.streaming_jobs.reaper.judge import NotYet
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress
 from sexton.streaming_jobs.reaper.tiers import tier_of
@@ -37,7 +37,6 @@ _WORST_FIRST = (
     OutcomeWord.DELETED,
 )
 _LONGEST_DETAIL = 500
-_EARLIER_PHASE = "earlier-phase"
 _MOST_DETAILS = 1000  # of the keys after these the word alone is told: an outcome has to fit into a record
 
 
@@ -124,8 +123,8 @@ class Settler:
         if not failed:
             return None
         # What was never sent has failed for the reason of another key: that one says what is to be mended.
-        causes = [fate.reason for _, fate in failed if fate.reason != _EARLIER_PHASE]
-        reasons = Counter(causes or [_EARLIER_PHASE])
+        causes = [fate.reason for _, fate in failed if fate.reason != EARLIER_PHASE]
+        reasons = Counter(causes or [EARLIER_PHASE])
         reason = reasons.most_common(1)[0][0]
         detail = next(fate.detail for _, fate in failed if fate.reason == reason)
         return self._dead(decoded, reason, detail[:_LONGEST_DETAIL], [key for key, _ in failed])
