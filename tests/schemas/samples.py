@@ -79,6 +79,14 @@ SAMPLES: dict[str, events.Event] = {
         effect_unknown=True,
         gone=2**40,
         after="tenants/é",
+        keys=events.KeyProgress(
+            [
+                events.DoneKeys(events.OutcomeWord.DELETED, "hidden", [0, 3, 70_000, 70_001]),
+                events.DoneKeys(events.OutcomeWord.ABSENT, "absent", [3, 4]),
+            ],
+            [4, 6],
+            ["4442587FB7D0A2F9"],
+        ),
     ),
     "outcome": OUTCOME,
     "dead_letter": events.DeadLetter(
@@ -196,15 +204,29 @@ SAMPLES: dict[str, events.Event] = {
 }
 
 
-# What the bytes of version 1 say: the fields that version 2 has added have their defaults.
-OLDER: dict[str, events.Event] = {
-    "deletion_intent": INTENT,
-    "deletion_intent_prefix": SAMPLES["deletion_intent_prefix"],
-    "deletion_intent_horizon": SAMPLES["deletion_intent_horizon"],
-    "deferred_intent": events.DeferredIntent(
+# What the bytes of older versions say: the fields that later ones have added have their defaults.
+OLDER: dict[tuple[str, int], events.Event] = {
+    ("deletion_intent", 1): INTENT,
+    ("deletion_intent_prefix", 1): SAMPLES["deletion_intent_prefix"],
+    ("deletion_intent_horizon", 1): SAMPLES["deletion_intent_horizon"],
+    ("deferred_intent", 1): events.DeferredIntent(
         _POSITION, _NOW, "not-yet", "not_before", 3, _NOW, b"tenant", b"\xc3\x01raw"
     ),
-    "outcome": replace(OUTCOME, effects={}),
+    ("deferred_intent", 2): events.DeferredIntent(
+        _POSITION,
+        _NOW,
+        "not-yet",
+        "not_before",
+        3,
+        _NOW,
+        b"tenant",
+        b"\xc3\x01raw",
+        waiting_since=_NOW,
+        effect_unknown=True,
+        gone=2**40,
+        after="tenants/é",
+    ),
+    ("outcome", 1): replace(OUTCOME, effects={}),
 }
 
 

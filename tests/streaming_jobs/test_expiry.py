@@ -11,7 +11,8 @@ from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition
 from sexton.storage import BatchDeleter
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
-from sexton.streaming_jobs.reaper.execution import Execution, Result
+from sexton.streaming_jobs.reaper.execution import Execution
+from sexton.streaming_jobs.reaper.results import Result
 
 
 def expire(deleter: BatchDeleter, action: DeleteObjects, *conditions: KeyCondition) -> Result:

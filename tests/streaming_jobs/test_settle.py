@@ -10,8 +10,8 @@ from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.events import OutcomeWord
 from sexton.streaming_jobs.reaper.decode import Decoded, Record
-from sexton.streaming_jobs.reaper.execution import Result
 from sexton.streaming_jobs.reaper.fates import Fate
+from sexton.streaming_jobs.reaper.results import Result
 from sexton.streaming_jobs.reaper.settle import Settler
 
 DENIED = ("a", Fate(OutcomeWord.DEAD_LETTERED, "AccessDenied", "no right"))

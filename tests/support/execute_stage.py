@@ -12,7 +12,8 @@ from sexton.storage import Abilities, BatchResult, Delete, Effect, KeyState, Kin
 from sexton.storage.wire import RawReply
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
-from sexton.streaming_jobs.reaper.execution import Execution, Result
+from sexton.streaming_jobs.reaper.execution import Execution
+from sexton.streaming_jobs.reaper.results import Result
 
 Answer = Callable[[int, str, str | Delete], KeyState | None]
 

@@ -33,7 +33,7 @@ _CONFLUENT_HEADER = 5
 _LONGEST_REASON = 300  # fastavro may put both schemas into its message
 _VERSIONS = {  # the newest version of each record; the reader's schema
     events.DeletionIntent: 2,
-    events.DeferredIntent: 2,
+    events.DeferredIntent: 3,
     events.Outcome: 2,
     events.DeadLetter: 1,
     events.Genesis: 1,

@@ -42,6 +42,7 @@ __all__ = [
     "DeletePrefix",
     "DeletionIntent",
     "Detached",
+    "DoneKeys",
     "Dropped",
     "Event",
     "Fenced",
@@ -59,6 +60,7 @@ __all__ = [
     "IssuedFirstForm",
     "KeyCondition",
     "KeyOutcome",
+    "KeyProgress",
     "NodeRegistered",
     "NotBeforeGuard",
     "Outcome",
@@ -245,12 +247,35 @@ class DeletionIntent:
 
 
 @dataclass(frozen=True, slots=True)
+class DoneKeys:
+    """Keys of an intent that have their last word: `deleted` or `absent`, with what the store did."""
+
+    outcome: OutcomeWord
+    effect: str
+    ranges: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyProgress:
+    """What is known of the keys of a `DeleteObjects` that waits: all others were not sent, or had no effect.
+
+    Keys are counted from 0 through all phases; `ranges` are first, end, first, end …, each end exclusive.
+    `unknown` were sent and nobody knows what became of them. `request_ids` are the store's, so far.
+    """
+
+    done: Sequence[DoneKeys]
+    unknown: Sequence[int]
+    request_ids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class DeferredIntent:
     """An intent that waits, byte for byte, with the position at which it first stood.
 
-    `waiting_since` is when its bucket held it for the first time. `effect_unknown`: a key was sent and nobody
-    knows what became of it. `gone` and `after` are how far a `DeletePrefix` has come: how many objects are
-    gone, and the key after which its listing goes on.
+    `waiting_since` is when its bucket held it for the first time. `effect_unknown`: a key was sent, and is
+    gone or nobody knows what became of it; `keys` tells which, where it is known key by key. `gone` and
+    `after` are how far a `DeletePrefix` has come: how many objects are gone, and the key after which its
+    listing goes on.
     """
 
     first: Position
@@ -265,6 +290,7 @@ class DeferredIntent:
     effect_unknown: bool = False
     gone: int = 0
     after: str | None = None
+    keys: KeyProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)

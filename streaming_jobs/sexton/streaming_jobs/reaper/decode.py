@@ -15,6 +15,7 @@ from sexton.schemas import events
 from sexton.schemas.checks import check_intent
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent, UndecodableRecord
+from sexton.streaming_jobs.reaper.key_progress import Before, before_of
 
 __all__ = ["Decoded", "Record", "Rejected", "Skipped", "decode", "decode_deferred"]
 
@@ -34,12 +35,15 @@ class Record:
 class Decoded:
     """A record that is an intent; `waited` is the deferred copy that it came in, None for a first record.
 
+    `before` is what that copy says of the intent's keys, None when it says nothing of single keys.
+
     `record` holds the intent's own bytes; its partition and offset are those of the topic that was read.
     """
 
     record: Record
     intent: events.DeletionIntent
     waited: events.DeferredIntent | None = None
+    before: Before | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,4 +110,19 @@ def decode_deferred(codec: Codec, record: Record) -> Decoded | Rejected | Skippe
         return Rejected(record, error.reason, str(error))
     inner = Record(record.partition, record.offset, record.written_at_us, waited.raw_key, waited.raw_value)
     found = decode(codec, inner)
-    return found if isinstance(found, Skipped) else replace(found, waited=waited)
+    if isinstance(found, Skipped):
+        return found
+    if isinstance(found, Rejected) or waited.keys is None:
+        return replace(found, waited=waited)
+    try:
+        return replace(found, waited=waited, before=_before(found.intent.action, waited.keys))
+    except ValueError as error:
+        return Rejected(
+            inner, "malformed", f"the copy does not fit its intent: {error}", found.intent, waited
+        )
+
+
+def _before(action: events.Action, progress: events.KeyProgress) -> Before:
+    if not isinstance(action, events.DeleteObjects):
+        raise ValueError("it names no keys")
+    return before_of(action, progress)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sexton.schemas import events
-from sexton.streaming_jobs.reaper.execution import Execution, Result, result_of
+from sexton.streaming_jobs.reaper.execution import Execution
 from sexton.streaming_jobs.reaper.expiry import expire
 from sexton.streaming_jobs.reaper.fates import Fate
 from sexton.streaming_jobs.reaper.lanes import Lane
@@ -24,6 +24,7 @@ from sexton.streaming_jobs.reaper.paced import Deleter, OnePacer, Pacer
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixStep
 from sexton.streaming_jobs.reaper.prefixes import work_prefix
 from sexton.streaming_jobs.reaper.replies import Limits, Replies
+from sexton.streaming_jobs.reaper.results import Result, result_of
 from sexton.streaming_jobs.reaper.sending import Sender
 
 __all__ = ["Deleter", "Executor", "Limits", "Pacer"]
@@ -116,8 +117,8 @@ class Executor:
             execution.held = execution.lane.closed
             return False
         number = len(execution.phases)
-        self.sender.queue(execution, execution.lane, execution.action.phases[number])
-        return len(execution.action.phases) > number + 1
+        self.sender.queue(execution, execution.lane, execution.left[number])
+        return len(execution.left) > number + 1
 
     def _work_prefixes(self) -> None:
         for execution in self.sender.prefixes:

@@ -50,7 +50,7 @@ def _expire_keys(execution: Execution, action: events.DeleteObjects, looker: Loo
     lane = execution.lane
     assert lane is not None
     # Nothing more is sent for it, so that phases make no difference any more.
-    for phase in action.phases[len(execution.phases) :]:
+    for phase in execution.left[len(execution.phases) :]:
         items = items_of(execution, phase, lane) if lane.abilities else _asked(execution, action, phase)
         execution.phases.append(items)
         execution.last_words.update((item, held) for item in items if item not in lane.seen)
@@ -105,7 +105,7 @@ def _decide(execution: Execution, lane: Lane, items: Sequence[Item], looker: Loo
     for item in items:
         fate = execution.fate(item)
         assert fate is not None
-        maybe_sent = execution.sent_before or fate.unknown or item in lane.sent_before
+        maybe_sent = execution.may_be_gone(item)
         there = _versions_left(looker, lane, item.key) if isinstance(item, EraseAll) else seen[key_of(item)]
         execution.last_words[item] = expired(fate, there, maybe_sent=maybe_sent)
 

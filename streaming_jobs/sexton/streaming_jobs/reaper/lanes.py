@@ -205,10 +205,10 @@ class Lane:
         return Batch(taken, again=True)
 
     def look_first(self, items: Sequence[Item]) -> list[Item]:
-        """Put off those items whose repeat would leave a second marker until they were looked at."""
+        """Put off those items whose repeat may leave a second marker until they were looked at."""
         others: list[Item] = []
         for item in items:
-            if isinstance(item, EraseAll) or not self.may_mark(item):
+            if isinstance(item, EraseAll) or item not in self.sent_before or not self.may_mark(item):
                 others.append(item)
             else:
                 self.to_look[item] = Fate(None, "repeat", "sent before")

@@ -72,8 +72,8 @@ class Sender:
             else:
                 self.prefixes.append(execution)
             return
-        self.queue(execution, lane, execution.action.phases[0])
-        if len(execution.action.phases) > 1:
+        self.queue(execution, lane, execution.left[0])
+        if len(execution.left) > 1:
             self.phased.append(execution)
 
     def queue(self, execution: Execution, lane: Lane, keys: Sequence[str]) -> None:
@@ -82,13 +82,14 @@ class Sender:
         items = keys if self.dry else items_of(execution, keys, lane)
         execution.phases.append(items)
         plain = items is keys
-        if execution.sent_before:
-            lane.sent_before.update(items)
-            lane.was_changed.update((item, execution.was_changed) for item in items)
+        touched = execution.touched(items)
+        if touched:
+            lane.sent_before.update(touched)
+            lane.was_changed.update((item, execution.was_changed) for item in touched)
         new: Sequence[Any] = lane.unseen(keys) if plain else lane.unseen_items(items)
         if not new:
             return
-        if execution.sent_before and lane.marks:
+        if touched and lane.marks:
             new = lane.look_first(new)
         if plain:
             lane.waiting.items += new  # type: ignore[arg-type]  # they are this intent's keys

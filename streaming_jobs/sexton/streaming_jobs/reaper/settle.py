@@ -17,10 +17,10 @@ from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.events import OutcomeWord, VerdictResult
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected
-from sexton.streaming_jobs.reaper.execution import Result
 from sexton.streaming_jobs.reaper.fates import EARLIER_PHASE, SLOW_BUCKET
 from sexton.streaming_jobs.reaper.judge import NotYet
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress
+from sexton.streaming_jobs.reaper.results import Result
 from sexton.streaming_jobs.reaper.tiers import tier_of
 
 __all__ = ["UNTRIED", "Row", "Settler", "key_count", "word_of"]
@@ -131,8 +131,12 @@ class Settler:
 
     def waits(self, decoded: Decoded, why: NotYet) -> Row:
         """Return the copy of an intent whose guards cannot be judged yet."""
-        attempt = decoded.waited.attempt + 1 if decoded.waited else 1
-        return self._deferred(decoded, why.reason, why.detail, attempt, retry_at=why.retry_at)
+        waited = decoded.waited
+        attempt = waited.attempt + 1 if waited else 1
+        unknown, keys = (waited.effect_unknown, waited.keys) if waited else (False, None)
+        return self._deferred(
+            decoded, why.reason, why.detail, attempt, retry_at=why.retry_at, unknown=unknown, keys=keys
+        )
 
     def held(self, decoded: Decoded, result: Result, progress: PrefixProgress | None = None) -> Row:
         """Return the copy of an intent that its bucket held; its age counts from the first time."""
@@ -149,6 +153,7 @@ class Settler:
             since=since,
             unknown=result.unknown or (waited is not None and waited.effect_unknown),
             progress=progress,
+            keys=result.keys,
         )
 
     def goes_on(self, decoded: Decoded, progress: PrefixProgress) -> Row:
@@ -167,6 +172,7 @@ class Settler:
         since: datetime | None = None,
         unknown: bool = False,
         progress: PrefixProgress | None = None,
+        keys: events.KeyProgress | None = None,
     ) -> Row:
         record, intent, waited = decoded.record, decoded.intent, decoded.waited
         assert record.value is not None
@@ -186,6 +192,7 @@ class Settler:
             effect_unknown=unknown,
             gone=progress.gone,
             after=progress.after,
+            keys=keys,
         )
         row = self._row(records.DEFERRED, event)
         named = [("intent-id", intent.intent_id.encode()), ("tenant", intent.tenant.encode())]

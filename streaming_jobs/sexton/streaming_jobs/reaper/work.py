@@ -29,6 +29,7 @@ from sexton.streaming_jobs.reaper.execution import Execution
 from sexton.streaming_jobs.reaper.judge import NotYet, Rules, judge, parse_allow, probes_under, subjects
 from sexton.streaming_jobs.reaper.plan import TaskPlan, check_below
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress
+from sexton.streaming_jobs.reaper.results import untried
 from sexton.streaming_jobs.reaper.settle import UNTRIED, Row, Settler, key_count, word_of
 
 __all__ = ["Work", "open_work", "pieces", "settle", "take"]
@@ -193,7 +194,8 @@ def _execution(work: Work, decoded: Decoded) -> Execution:
         place = (first.partition, first.offset)
         execution.was_changed = None if said_changed is None else place in said_changed
     if waited is not None:
-        if waited.effect_unknown and not execution.sent_before:
+        execution.before = decoded.before
+        if waited.effect_unknown and decoded.before is None and not execution.sent_before:
             # Said of some key of the intent, nobody knows which: `changed` is believed again.
             execution.sent_before, execution.was_changed = True, None
         execution.progress = PrefixProgress(waited.gone, waited.after)
@@ -290,7 +292,12 @@ def _rows(work: Work) -> list[Row]:
 
 def _settle_one(work: Work, decoded: Decoded, verdict: events.Verdict, execution: Execution | None) -> None:
     settler, counts = work.settler, work.counts
-    result = None if execution is None else work.executor.result(execution)
+    if execution is not None:
+        result = work.executor.result(execution)
+    elif decoded.before is not None:
+        result = untried(decoded.intent.action, decoded.before, UNTRIED[verdict.result])
+    else:
+        result = None
     if result is not None:
         if execution is not None and execution.step is not None and execution.step.state == "more":
             counts.add(DEFERRED)

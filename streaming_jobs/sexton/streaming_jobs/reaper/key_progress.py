@@ -1,0 +1,91 @@
+"""What earlier attempts settled of an intent that waited, key by key.
+
+A key that is gone is not sent again when its neighbours come back, and keeps its word; one whose effect is
+unknown is looked at before it is sent again; of all others it is known that nothing happened to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+
+from sexton.schemas import events
+from sexton.schemas.events import OutcomeWord
+
+__all__ = ["GONE", "Before", "before_of", "progress_of"]
+
+GONE = (OutcomeWord.DELETED, OutcomeWord.ABSENT)
+"""Words of keys that are gone."""
+
+_MOST_RANGES = 50_000  # in one record of the deferred topic; beyond, all keys go again
+_MOST_REQUEST_IDS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What is known from earlier attempts; keys are numbered from 0 through all phases.
+
+    `done` has the word and the effect of each key that is gone, `unknown` are those of unknown effect,
+    `left` those that have no last word, phase by phase.
+    """
+
+    left: Sequence[Sequence[str]]
+    done: Mapping[int, tuple[OutcomeWord, str]] = field(default_factory=dict)
+    unknown: frozenset[str] = frozenset()
+    request_ids: Sequence[str] = ()
+
+
+def before_of(action: events.DeleteObjects, progress: events.KeyProgress) -> Before:
+    """Return what a deferred copy says of the keys of its intent.
+
+    Raises ValueError when it does not fit the intent.
+    """
+    keys = list(chain.from_iterable(action.phases))
+    done: dict[int, tuple[OutcomeWord, str]] = {}
+    for each in progress.done:
+        if each.outcome not in GONE:
+            raise ValueError(f"{each.outcome} is not the word of a key that is gone")
+        for number in _numbers(each.ranges, len(keys)):
+            if number in done:
+                raise ValueError("a key is done twice")
+            done[number] = each.outcome, each.effect
+    unknown = frozenset(keys[number] for number in _numbers(progress.unknown, len(keys)))
+    left: list[list[str]] = []
+    first = 0
+    for phase in action.phases:
+        left.append([key for number, key in enumerate(phase, first) if number not in done])
+        first += len(phase)
+    return Before(left, done, unknown, progress.request_ids)
+
+
+def progress_of(
+    done: Mapping[int, tuple[OutcomeWord, str]], unknown: Iterable[int], request_ids: Sequence[str]
+) -> events.KeyProgress | None:
+    """Return what is written of the keys of an intent that waits; None where it would be too much."""
+    by_word: dict[tuple[OutcomeWord, str], list[int]] = {}
+    for number in sorted(done):
+        by_word.setdefault(done[number], []).append(number)
+    found = [events.DoneKeys(*named, _ranges(numbers)) for named, numbers in by_word.items()]
+    doubtful = _ranges(sorted(unknown))
+    if sum(len(each.ranges) for each in found) + len(doubtful) > 2 * _MOST_RANGES:
+        return None
+    return events.KeyProgress(found, doubtful, list(request_ids)[-_MOST_REQUEST_IDS:])
+
+
+def _ranges(numbers: Iterable[int]) -> list[int]:
+    """Return ascending numbers as ranges: first, end, first, end …"""
+    found: list[int] = []
+    for number in numbers:
+        if found and found[-1] == number:
+            found[-1] += 1
+        else:
+            found += (number, number + 1)
+    return found
+
+
+def _numbers(ranges: Sequence[int], keys: int) -> Iterable[int]:
+    inside = not ranges or (ranges[0] >= 0 and ranges[-1] <= keys)
+    if len(ranges) % 2 or not inside or any(a >= b for a, b in pairwise(ranges)):
+        raise ValueError("its ranges of keys do not fit the intent")
+    return chain.from_iterable(map(range, ranges[::2], ranges[1::2]))

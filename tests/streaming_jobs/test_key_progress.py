@@ -1,0 +1,228 @@
+"""What is known of each key of an intent that waited: what is gone is not sent again, every word is true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.chain import Chain
+from tests.support.crashes import markers
+from tests.support.intents import PROMISE, outcome, promised
+from tests.support.replies import SLOW_DOWN
+from tests.support.s3_recorder import Recorded, Reply, S3Recorder
+from tests.support.s3_state import Traits, etag_of
+
+from sexton.schemas import events, records
+from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition, OutcomeWord
+from sexton.streaming_jobs.reaper.key_progress import before_of, progress_of
+
+on_real_parts = [pytest.mark.real, pytest.mark.spark]
+DONE = [(OutcomeWord.DELETED, "hidden"), (OutcomeWord.DELETED, "erased"), (OutcomeWord.ABSENT, "absent")]
+STATES = st.lists(st.lists(st.sampled_from([*DONE, "unknown", "left"]), max_size=8), min_size=1, max_size=4)
+
+
+@given(STATES)
+def test_progress_is_read_as_it_was_written(phases: list[list[Any]]) -> None:
+    """Every key is done, of unknown effect or left, as it was, and left keys keep their phases."""
+    names = [[f"k{at}-{n}" for n in range(len(phase))] for at, phase in enumerate(phases)]
+    states = [state for phase in phases for state in phase]
+    keys = [name for phase in names for name in phase]
+    done = {n: state for n, state in enumerate(states) if isinstance(state, tuple)}
+    unknown = [n for n, state in enumerate(states) if state == "unknown"]
+
+    written = progress_of(done, unknown, ["r1"])
+    assert written is not None
+    read = before_of(DeleteObjects("b", names), written)
+
+    assert read.done == done
+    assert read.unknown == {keys[n] for n in unknown}
+    not_done = {keys[n] for n in range(len(keys)) if n not in done}
+    assert read.left == [[name for name in phase if name in not_done] for phase in names]
+
+
+def test_too_many_ranges_are_not_written() -> None:
+    """A copy stays within a record's limit: then nothing is said of single keys."""
+    every_other = dict.fromkeys(range(0, 120000, 2), DONE[0])
+
+    assert progress_of(every_other, [], []) is None
+    assert progress_of(dict.fromkeys(range(120_000), DONE[0]), [], [str(n) for n in range(300)]) == (
+        events.KeyProgress([events.DoneKeys(*DONE[0], [0, 120_000])], [], [str(n) for n in range(200, 300)])
+    )
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        events.KeyProgress([events.DoneKeys(*DONE[0], [0, 4])], [], []),
+        events.KeyProgress([events.DoneKeys(*DONE[0], [-1, 1])], [], []),
+        events.KeyProgress([events.DoneKeys(*DONE[0], [2, 1])], [], []),
+        events.KeyProgress([events.DoneKeys(*DONE[0], [0])], [], []),
+        events.KeyProgress([events.DoneKeys(*DONE[0], [0, 1]), events.DoneKeys(*DONE[2], [0, 2])], [], []),
+        events.KeyProgress([events.DoneKeys(OutcomeWord.CHANGED, "", [0, 1])], [], []),
+        events.KeyProgress([], [3, 9], []),
+    ],
+)
+def test_progress_that_does_not_fit_is_refused(progress: events.KeyProgress) -> None:
+    """A key that is not the intent's, or has two words, is never taken for gone."""
+    with pytest.raises(ValueError, match=r"keys|gone|twice"):
+        before_of(DeleteObjects("b", [["a", "b"], ["c"]]), progress)
+
+
+class TestWithAReaper:
+    """The same through the whole chain."""
+
+    pytestmark = on_real_parts
+
+    @pytest.mark.parametrize("versioning", ["", "Enabled"])
+    def test_x_4_what_is_gone_is_not_sent_again(self, chain: Chain, s3: S3Recorder, versioning: str) -> None:
+        """X-4: the key that was busy goes alone when it comes back; its neighbours are not even looked at."""
+        names = ["a", "b", "busy"]
+        s3.create_bucket("bucket", dict.fromkeys(names, b"x"), versioning=versioning)
+        s3.buckets.traits = Traits(failing={"busy": "SlowDown"})
+        (intent_id,) = chain.emit(promised(chain, *names))
+        hold(chain, s3)
+        s3.buckets.fill("bucket", {"a": b"new"})
+        before = len(s3.requests)
+
+        come_back(chain, s3)
+
+        assert [r.keys for r in s3.deletes()][-1] == ["busy"]
+        again = s3.requests[before:]
+        assert {r.key for r in again} | {key for r in again for key in r.keys} <= {"", "busy"}
+        assert s3.objects("bucket") == {"a": b"new"}
+        found = outcome(chain, intent_id)
+        effect = "hidden" if versioning else "deleted"
+        assert (found.counts, found.effects, found.exceptions) == ({"deleted": 3}, {effect: 3}, [])
+        assert len(found.store_request_ids) >= 2
+        if versioning:
+            assert markers(s3, "bucket", names) == dict.fromkeys(names, 1)
+
+    def test_x_19_each_key_keeps_its_own_word(self, chain: Chain, s3: S3Recorder) -> None:
+        """X-19: of three conditions one was carried out unseen, one never held, and one held: all told."""
+        names = ["unseen", "changed", "gone"]
+        s3.create_bucket("bucket", dict.fromkeys(names, b"x"))
+        conditions = [KeyCondition(name, etag_of(b"y" if name == "changed" else b"x")) for name in names]
+        guards = (*PROMISE, events.UnchangedGuard(conditions))
+        (intent_id,) = chain.emit(chain.intent("t", None, (), guards=guards, action=delete(names)))
+        s3.script(unsure_of("unseen", "changed"))
+        hold(chain, s3)
+        assert [d.keys.unknown for d in chain.deferred() if d.keys] == [[0, 1]]
+        s3.script(None)
+        s3.buckets.fill("bucket", {"unseen": b"new"})
+
+        come_back(chain, s3)
+
+        found = outcome(chain, intent_id)
+        assert found.counts == {"absent": 1, "changed": 1, "deleted": 1}
+        assert {(e.key, e.outcome.value) for e in found.exceptions} >= {
+            ("unseen", "absent"),
+            ("changed", "changed"),
+        }
+        assert sorted(s3.objects("bucket")) == ["changed", "unseen"]
+
+    def test_x_16_phases_go_on_where_they_stood(self, chain: Chain, s3: S3Recorder) -> None:
+        """X-16: a phase that is gone is not sent again; the next one goes on with what is left of it."""
+        names = ["meta", "a", "busy", "last"]
+        s3.create_bucket("bucket", dict.fromkeys(names, b"x"))
+        s3.buckets.traits = Traits(failing={"busy": "SlowDown"})
+        action = DeleteObjects("bucket", (("meta",), ("a", "busy"), ("last",)))
+        (intent_id,) = chain.emit(chain.intent("t", None, (), guards=PROMISE, action=action))
+        hold(chain, s3)
+        assert sorted(s3.objects("bucket")) == ["busy", "last"]
+        sent = len(s3.deletes())
+
+        come_back(chain, s3)
+
+        assert [r.keys for r in s3.deletes()][sent:] == [["busy"], ["last"]]
+        assert (outcome(chain, intent_id).counts, s3.objects("bucket")) == ({"deleted": 4}, {})
+
+    def test_x_18_what_is_gone_stays_gone_when_the_rest_is_refused(
+        self, chain: Chain, s3: S3Recorder
+    ) -> None:
+        """X-18: the allow-list was made narrower while it waited: the outcome tells both."""
+        s3.create_bucket("bucket", {"a": b"x", "busy": b"x"})
+        s3.buckets.traits = Traits(failing={"busy": "SlowDown"})
+        (intent_id,) = chain.emit(promised(chain, "a", "busy"))
+        hold(chain, s3)
+
+        come_back(chain, s3, allow="another-bucket")
+
+        found = outcome(chain, intent_id)
+        assert (found.outcome, found.counts) == ("refused", {"deleted": 1, "refused": 1})
+        assert [(e.key, e.outcome) for e in found.exceptions] == [("busy", "refused")]
+
+    @pytest.mark.parametrize("mode", [DeleteMode.HIDE, DeleteMode.ERASE_ALL_VERSIONS])
+    def test_past_the_age_limit_what_is_gone_keeps_its_word(
+        self, chain: Chain, s3: S3Recorder, mode: DeleteMode
+    ) -> None:
+        """X-19: the dead letter names the key that is still there, alone."""
+        s3.create_bucket("bucket", {"a": b"x", "busy": b"x"}, versioning="Enabled")
+        busy = Traits(failing={"busy": "SlowDown"})
+        s3.buckets.traits = busy
+        action = DeleteObjects("bucket", (("a", "busy"),), mode)
+        (intent_id,) = chain.emit(chain.intent("t", None, (), guards=PROMISE, action=action))
+        hold(chain, s3)
+
+        come_back(chain, s3, busy, reaper_age_limit_s=0.001, reaper_patience_s=0.3)
+
+        assert [d.keys for d in chain.dead_letters()] == [["busy"]]
+        found = outcome(chain, intent_id)
+        assert found.counts == {"deleted": 1, "dead-lettered": 1}
+        assert found.effects == {"hidden" if mode is DeleteMode.HIDE else "erased": 1}
+
+    def test_a_copy_that_does_not_fit_its_intent_is_a_dead_letter(self, chain: Chain, s3: S3Recorder) -> None:
+        """Ranges beyond the intent's keys: nothing is sent, the raw bytes are kept."""
+        s3.create_bucket("bucket", {"a": b"x"})
+        intent = promised(chain, "a")
+        position = events.Position(chain.topic_id(records.INTENTS), 0, 0)
+        value = chain.codec.encode(intent)
+        keys = events.KeyProgress([events.DoneKeys(OutcomeWord.DELETED, "deleted", [0, 2])], [], [])
+        copy = events.DeferredIntent(position, intent.emitted_at, "test", "", 1, None, None, value, keys=keys)
+        chain.emit(promised(chain, "x"))
+        chain.produce(chain.codec.encode(copy), partition=0, topic=records.DEFERRED)
+
+        come_back(chain, s3)
+
+        (dead,) = chain.dead_letters()
+        assert (dead.reason, dead.intent_id, dead.raw_value) == ("malformed", intent.intent_id, value)
+        assert s3.objects("bucket") == {"a": b"x"}
+
+
+def delete(names: list[str]) -> DeleteObjects:
+    """A deletion of these keys in one phase."""
+    return DeleteObjects("bucket", (tuple(names),))
+
+
+def hold(chain: Chain, s3: S3Recorder) -> None:
+    """Run a reaper whose only intent is held."""
+    chain.reap(s3_endpoint_url=s3.url, reaper_patience_s=0.3, reaper_defer_delays_s=(3600.0,))
+    assert (chain.outcomes(), len(chain.deferred())) == ([], 1)
+
+
+def come_back(chain: Chain, s3: S3Recorder, traits: Traits | None = None, **given: Any) -> None:
+    """Run a reaper for what waits, on a store that is well again or has these traits."""
+    s3.buckets.traits = traits or Traits()
+    chain.reap(s3_endpoint_url=s3.url, reaper_defer_delays_s=(0.001,), **given)
+
+
+def unsure_of(name: str, changed: str) -> Any:
+    """A script of a store that deletes once says that one key failed, and is busy with it since."""
+    answers: list[str] = []
+
+    def script(request: Recorded) -> Reply | None:
+        if not request.is_delete_objects or request.is_probe or name not in request.keys:
+            return None
+        if answers:
+            return SLOW_DOWN
+        codes = {name: "InternalError", changed: "PreconditionFailed"}
+        answers.extend(
+            f"<Error><Key>{key}</Key><Code>{codes[key]}</Code></Error>"
+            if key in codes
+            else f"<Deleted><Key>{key}</Key></Deleted>"
+            for key in request.keys
+        )
+        return Reply(200, f"<DeleteResult>{''.join(answers)}</DeleteResult>".encode(), act_first=True)
+
+    return script
