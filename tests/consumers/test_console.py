@@ -19,6 +19,7 @@ Write = Callable[..., None]
 Capture = pytest.CaptureFixture[str]
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PLACE = events.Position("id", 0, 0)
+DONE = [(events.OutcomeWord.DELETED, [0, 2, 5, 6]), (events.OutcomeWord.ABSENT, [2, 3])]
 
 
 def _tail(capsys: Capture, topic: str) -> list[dict[str, object]]:
@@ -149,6 +150,18 @@ def test_status_sees_a_deferred_intent(settings: object, write: Write, capsys: C
 
     assert status["state"] == "pending"
     assert status["deferred"][0]["reason"] == "not-yet"  # type: ignore[index]
+
+
+def test_tail_tells_how_far_an_intent_has_come(settings: object, write: Write, capsys: Capture) -> None:
+    """Of an intent that waits it is told how many of its keys, or objects, are gone."""
+    waits = events.DeferredIntent(PLACE, NOW, "SlowDown", "busy", 2, None, b"t", b"")
+    done = [events.DoneKeys(word, "", ends) for word, ends in DONE]
+    keys = events.KeyProgress(done, [3, 4], [])
+    write("deferred", waits, replace(waits, keys=keys), replace(waits, gone=7))
+    assert run(["tail", "deferred", "--until-end"]) == 0
+
+    shown = [line.partition("attempt ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["2 SlowDown: busy", "2 (4 gone) SlowDown: busy", "2 (7 gone) SlowDown: busy"]
 
 
 def test_status_finds_records_written_without_headers(

@@ -122,9 +122,16 @@ def _in_words(event: events.Event) -> str:
             return f"{event.intent_id or '-'} from {place} {event.reason}: {event.detail}"
         case events.DeferredIntent():
             first = f"first at {event.first.partition}/{event.first.offset}"
-            return f"{first} attempt {event.attempt} {event.reason}: {event.detail}"
+            return f"{first} attempt {event.attempt}{_gone(event)} {event.reason}: {event.detail}"
         case _:
             return json.dumps(to_json(event), ensure_ascii=True)
+
+
+def _gone(event: events.DeferredIntent) -> str:
+    """Tell how far an intent that waits has come, where that is known."""
+    done = [each.ranges for each in event.keys.done] if event.keys else []
+    gone = event.gone + sum(sum(ends[1::2]) - sum(ends[::2]) for ends in done)
+    return f" ({gone} gone)" if gone else ""
 
 
 def _said(record: Raw, event: events.Event | UndecodableRecord) -> str:
