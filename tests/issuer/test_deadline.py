@@ -17,6 +17,14 @@ def test_a_past_deadline_is_refused() -> None:
         Deadline.after(-1).require("end offsets")
 
 
+def test_a_step_has_some_time_or_none() -> None:
+    """Less than ten milliseconds are no time for a step: a client library may take them for none."""
+    with pytest.raises(KafkaUnavailable, match="end offsets"):
+        Deadline.after(0.009).require("end offsets")
+
+    assert Deadline.after(1).require("end offsets") > 0.5
+
+
 def test_calls_share_a_run_that_has_not_begun() -> None:
     """Calls that arrive while a run is under way share the next one and never get that run's result."""
     gate, begun = threading.Event(), threading.Semaphore(0)

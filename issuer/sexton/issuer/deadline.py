@@ -15,6 +15,7 @@ from sexton.schemas.errors import EnvironmentFault, KafkaUnavailable
 __all__ = ["Coalescer", "Deadline"]
 
 _T = TypeVar("_T")
+_LEAST_S = 0.01  # less is no time for a step: client libraries may take it for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,9 @@ class Deadline:
         return max(0.0, self.at - time.monotonic())
 
     def require(self, what: str) -> float:
-        """Return the seconds left; raises KafkaUnavailable, naming what was waited for, when none are."""
+        """Return the seconds left; raises KafkaUnavailable, naming what was waited for, when too few are."""
         left = self.left()
-        if left <= 0:
+        if left < _LEAST_S:
             raise KafkaUnavailable(f"no time left: {what}")
         return left
 

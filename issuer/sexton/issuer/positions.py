@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import TopicPartition
 
 from sexton.issuer.deadline import Deadline
 from sexton.schemas import events, records
-from sexton.schemas.cluster import Cluster, NoSuchTopic, TopicIdentity, result
+from sexton.schemas.cluster import Cluster, NoSuchTopic, TopicIdentity
 from sexton.schemas.errors import EnvironmentFault, KafkaUnavailable
 from sexton.schemas.settings import Settings
 
@@ -22,7 +21,6 @@ REACH_S = 15.0
 """Seconds in which brokers answer an operator's command, or are given up; folding the log may take longer."""
 _ATTEMPT_S = 1.0
 _PAUSE_S = 0.05
-_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class WrongTopic(EnvironmentFault):
@@ -95,21 +93,14 @@ class Positions:
     def _look_again(self, deadline: Deadline) -> None:
         """Make the client ask who leads: it waits for a leader or a controller that is gone, for ever."""
         with suppress(KafkaUnavailable):  # the next attempt finds the same trouble and tells it
-            self.cluster.refresh(min(1.0, deadline.left()))
+            self.cluster.refresh(min(1.0, deadline.require("who leads")))
         time.sleep(min(_PAUSE_S, deadline.left()))
 
     def _latest(self, partitions: int, deadline: Deadline) -> list[int] | None:
-        asked = {TopicPartition(self.log, 0): _LATEST}
-        for partition in range(partitions):
-            asked[TopicPartition(self.intents, partition)] = _LATEST
-        left = deadline.require("end offsets")
-        futures = self.cluster.admin.list_offsets(
-            asked,
-            isolation_level=IsolationLevel.READ_COMMITTED,  # an open transaction's records are not settled
-            request_timeout=left,
-        )
+        intents = [TopicPartition(self.intents, partition) for partition in range(partitions)]
         try:
-            return [result(future, "end offsets", left).offset for future in futures.values()]
+            places = [TopicPartition(self.log, 0), *intents]
+            return self.cluster.stable_ends(places, deadline.require("end offsets"))
         except NoSuchTopic:
             return None  # the description that follows says which topic it is
 

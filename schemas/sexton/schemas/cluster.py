@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -26,6 +26,8 @@ __all__ = ["Cluster", "NoSuchTopic", "TopicFacts", "TopicIdentity", "reach", "re
 _REACH_S = 10.0
 _ANSWER_S = 30.0
 _LATE_S = 0.1  # the client tells of a time-out by itself, and why
+_LEAST_S = 0.01  # the client counts in milliseconds, and with none left it destroys the process's memory
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _ABSENT = ("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_PARTITION")
 
 
@@ -115,17 +117,29 @@ class Cluster:
     def earliest(self, topic: str, partitions: int) -> dict[int, int]:
         """Return the first offset that each partition still has."""
         self.refresh()
-        return self._offsets(topic, range(partitions), OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        spec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        return self._of_partitions({TopicPartition(topic, p): spec for p in range(partitions)})
 
     def latest(self, topic: str) -> dict[int, int]:
         """Return the end offset of each partition of a topic that exists."""
         partitions = self.refresh().topics[topic].partitions
-        return self._offsets(topic, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return self._of_partitions({TopicPartition(topic, p): _LATEST for p in partitions})
 
-    def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
-        asked = {TopicPartition(topic, p): spec for p in partitions}
-        futures = self.admin.list_offsets(asked, request_timeout=_ANSWER_S)
-        return {place.partition: result(f, f"offsets of {topic}").offset for place, f in futures.items()}
+    def stable_ends(self, places: Sequence[TopicPartition], timeout_s: float) -> list[int]:
+        """Return the last stable end offset of each place: an open transaction's records lie above it."""
+        asked = dict.fromkeys(places, _LATEST)
+        found = self._offsets(asked, timeout_s, isolation_level=IsolationLevel.READ_COMMITTED)
+        return [found[place] for place in places]
+
+    def _of_partitions(self, asked: Mapping[TopicPartition, OffsetSpec]) -> dict[int, int]:
+        return {place.partition: offset for place, offset in self._offsets(asked, _ANSWER_S).items()}
+
+    def _offsets(
+        self, asked: Mapping[TopicPartition, OffsetSpec], timeout_s: float, **options: Any
+    ) -> dict[TopicPartition, int]:
+        timeout_s = max(timeout_s, _LEAST_S)
+        futures = self.admin.list_offsets(dict(asked), request_timeout=timeout_s, **options)
+        return {at: result(f, f"offsets of {at.topic}", timeout_s).offset for at, f in futures.items()}
 
     def assigned_members(self, group: str) -> list[str]:
         """Return the members of a consumer group that hold a partition, each as client id and host."""
