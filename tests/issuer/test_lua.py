@@ -6,13 +6,14 @@ from importlib import resources
 from typing import Any
 
 import pytest
+import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.issuing import redis_of
 
 from sexton.deploy.local import Installation
 from sexton.issuer import rules
-from sexton.issuer.projection import MAX_AHEAD, Projection, RedisUnavailable, _script
+from sexton.issuer.projection import MAX_AHEAD, Difference, Projection, RedisUnavailable, _script
 from sexton.issuer.rules import Hashes
 
 SCRIPTS = ("compare_v2", "project_v1", "propose_v1", "repair_v1", "withdraw_v1")
@@ -31,6 +32,10 @@ ODD = (
     "4294967294@7",
     "1@99999999999999999999",
     "1@2 1@3",
+    "9@07",
+    "09@7",
+    "5@\udcff",
+    "\udcff",
     " ",
 )
 
@@ -64,7 +69,7 @@ STEPS = st.one_of(
     st.tuples(st.just("plant newest"), st.tuples(NAMES, ENTRIES | st.sampled_from(ODD))),
     st.tuples(st.just("plant proposed"), st.tuples(NAMES, GENERATIONS.map(str) | st.sampled_from(ODD))),
     st.tuples(st.just("mark"), st.sampled_from(("log", "other"))),
-    st.tuples(st.just("agree"), NAMES),
+    st.tuples(st.just("agree"), st.tuples(NAMES, ENTRIES)),
 )
 
 
@@ -73,7 +78,9 @@ STEPS = st.one_of(
 @given(steps=st.lists(STEPS, max_size=25))
 def test_lua_rules_are_the_pure_rules(shared: Installation, steps: list[tuple[str, Any]]) -> None:
     """Any sequence of calls and of planted damage gives the same answers and the same hashes in both."""
-    client = redis_of(shared.settings)
+    client: Any = redis.Redis.from_url(
+        shared.settings.redis_url.get_secret_value(), encoding_errors="surrogateescape"
+    )
     client.delete(*KEYS)
     model = Hashes({"log": "log"})
     client.hset(KEYS[0], "log", "log")
@@ -83,10 +90,13 @@ def test_lua_rules_are_the_pure_rules(shared: Installation, steps: list[tuple[st
         return text_of(reply)
 
     def text_of(reply: Any) -> Any:
-        return [text_of(item) for item in reply] if isinstance(reply, list) else reply.decode()
+        return [text_of(item) for item in reply] if isinstance(reply, list) else text(reply)
+
+    def text(raw: bytes) -> str:
+        return raw.decode("utf-8", "surrogateescape")
 
     def flat(rows: list[tuple[str, ...]]) -> list[str]:
-        return [text for row in rows for text in row]
+        return [word for row in rows for word in row]
 
     for kind, given_rows in steps:
         rows: Any = given_rows
@@ -97,9 +107,9 @@ def test_lua_rules_are_the_pure_rules(shared: Installation, steps: list[tuple[st
         elif kind == "compare":
             chunks = [rows[at : at + 2] for at in range(0, len(rows), 2)]
             arguments = [
-                text
+                word
                 for chunk in chunks
-                for text in (str(len(chunk)), " ".join(e for _, e in chunk), *(n for n, _ in chunk))
+                for word in (str(len(chunk)), " ".join(e for _, e in chunk), *(n for n, _ in chunk))
             ]
             assert lua("compare_v2", KEYS[:2], "log", *arguments) == rules.compare(model, "log", chunks)
         elif kind == "project":
@@ -115,11 +125,22 @@ def test_lua_rules_are_the_pure_rules(shared: Installation, steps: list[tuple[st
         elif kind == "plant proposed":
             client.hset(KEYS[2], rows[0], rows[1])
             model.proposed[rows[0]] = rows[1]
+        elif kind == "agree":
+            name, expected = rows
+            seen = Difference(name, expected, model.newest.get(name, ""))
+            if seen.only_late:
+                generation, offset = expected.split("@")
+                assert lua("project_v1", KEYS[1:], name, generation, offset) == "1"
+                rules.project(model, [(name, generation, offset)])
+            elif seen.raw != expected:
+                assert lua("repair_v1", KEYS[1:], name, seen.raw, expected) == "1"
+                rules.repair(model, [(name, seen.raw, expected)])
+            assert model.newest[name] == expected
         elif kind == "mark":
             client.hset(KEYS[0], "log", rows)
             model.meta["log"] = rows
         for key, hash_ in zip(KEYS, (model.meta, model.newest, model.proposed), strict=True):
-            assert {k.decode(): v.decode() for k, v in client.hgetall(key).items()} == hash_
+            assert {text(k): text(v) for k, v in client.hgetall(key).items()} == hash_
     client.close()
 
 

@@ -225,12 +225,15 @@ def test_verify(shared: Installation, issuer: IssuerClient, unique: str, soon: D
     client.hdel(key, f"{unique}-lost")
     client.hset(key, f"{unique}-changed", "9@9")
     client.hset(key, f"{unique}-strange", "1@1")
+    client.hset(key, f"{unique}-\xff".encode("latin-1"), b"\xfe\n")
 
     done = run(shared, "verify", "--format", "json")
     rows = {row["tenant"]: row for row in map(json.loads, done.stdout.splitlines())}
 
     assert done.returncode == 1
-    assert set(rows) == {f"{unique}-{name}" for name in ("lost", "changed", "strange")}
+    assert set(rows) == {f"{unique}-{name}" for name in ("lost", "changed", "strange", r"\xff")}
+    assert rows[rf"{unique}-\xff"]["redis"] == "\\xfe\n"
+    assert run(shared, "verify").returncode == 1
     assert (rows[f"{unique}-lost"]["redis"], rows[f"{unique}-strange"]["log"]) == (None, None)
     assert run(shared, "rebuild").returncode == 0
     assert run(shared, "verify").returncode == 0

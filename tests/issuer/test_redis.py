@@ -50,8 +50,26 @@ def test_i_4_flushed_all_the_time(fresh: Installation, serve: Serve) -> None:
     client.close()
 
 
-@pytest.mark.parametrize("claimed", ["4294967294@2", "9@1", "4294967294@999999", "junk", "", "7", "1@1"])
-def test_i_17_redis_claims_another_number(fresh: Installation, serve: Serve, claimed: str) -> None:
+@pytest.mark.parametrize(
+    "claimed",
+    [
+        "4294967294@2",
+        "9@1",
+        "4294967294@999999",
+        "junk",
+        "",
+        "7",
+        "1@1",
+        "2@0001",
+        "2@000000000000001",
+        "02@1",
+        b"\xff",
+        b"2@\xff",
+        b"2@1\x00",
+        "1" * 400 + "@1",
+    ],
+)
+def test_i_17_redis_claims_another_number(fresh: Installation, serve: Serve, claimed: str | bytes) -> None:
     """I-17: whatever Redis claims, the next number is the log's newest plus one, and Redis is corrected."""
     service = serve(fresh.settings)
     attach(service, "n", "t")

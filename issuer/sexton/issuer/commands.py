@@ -216,14 +216,19 @@ def verify(
 
     found = verify_projection(reach(load()))
     for each in found:
-        row = {"tenant": each.tenant, "redis": each.raw or None, "log": each.expected or None}
+        tenant, raw = _readable(each.tenant), _readable(each.raw)
         if form is _Format.JSON:
-            print(json.dumps(row))
+            print(json.dumps({"tenant": tenant, "redis": raw or None, "log": each.expected or None}))
         else:
-            print(f"{each.tenant}  redis {each.raw or 'none'}  log {each.expected or 'none'}")
+            print(f"{tenant}  redis {raw or 'none'}  log {each.expected or 'none'}")
     print(f"differences: {len(found)}", file=sys.stderr)
     if found:
         raise typer.Exit(1)
+
+
+def _readable(text: str) -> str:
+    """Return what Redis holds with bytes that are no text escaped."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _as_http(found: TenantState) -> dict[str, Any]:

@@ -41,6 +41,7 @@ __all__ = [
 MAX_AHEAD = 1000  # proposals that many numbers ahead of the log are damage, not other issuers at work
 _CHUNK = 1000
 _COMPARED = 10_000
+_AS_IT_IS = "surrogateescape"  # what is no text must go back as it came: it is compared before it is set
 _log = logging.getLogger("sexton.issuer.projection")
 
 Entry = str
@@ -90,12 +91,6 @@ class Difference:
         seen, expected = _offset(self.raw), _offset(self.expected)
         return not self.raw or (seen is not None and expected is not None and seen < expected)
 
-    @property
-    def ahead(self) -> bool:
-        """Whether Redis knows a later place of the log than the fold: another issuer may be ahead."""
-        seen, expected = _offset(self.raw), _offset(self.expected)
-        return seen is not None and (expected is None or seen > expected)
-
 
 def entry(tenant: Tenant | None) -> Entry:
     """Return what the projection must hold for a tenant, "" for none."""
@@ -115,6 +110,7 @@ class Projection:
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],
             max_connections=128,
+            encoding_errors=_AS_IT_IS,
         )
         tag = f"{{sexton:{log_id}}}"
         self._meta, self._newest, self._proposed = f"{tag}:meta", f"{tag}:newest", f"{tag}:proposed"
@@ -285,7 +281,7 @@ def _script(name: str) -> tuple[str, str]:
 
 def _packed(parts: Sequence[str]) -> bytes:
     """Return a command as it goes over the wire (RESP, "RESP arrays" of "bulk strings")."""
-    encoded = [part.encode() for part in parts]
+    encoded = [part.encode("utf-8", _AS_IT_IS) for part in parts]
     lines = [b"$%d\r\n%b\r\n" % (len(part), part) for part in encoded]
     return b"*%d\r\n%b" % (len(lines), b"".join(lines))
 
@@ -296,7 +292,7 @@ def _chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 
 
 def _texts(reply: Any) -> list[str]:
-    return [item.decode("utf-8", "replace") for item in reply]
+    return [item.decode("utf-8", _AS_IT_IS) for item in reply]
 
 
 def _offset(raw: Entry) -> int | None:
@@ -307,4 +303,5 @@ def _offset(raw: Entry) -> int | None:
 
 
 def _is_number(text: str) -> bool:
-    return 0 < len(text) <= 20 and text.isascii() and text.isdigit()
+    """Tell whether an issuer wrote it so: the scripts would order one with zeros in front otherwise."""
+    return len(text) <= 20 and text.isascii() and text.isdigit() and text == str(int(text))
