@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
-from tests.support.issuing import Serve, attach, counter, keys, log_id, newest, redis_of
+from tests.support.issuing import Serve, attach, counter, keys, log_id, newest, re_attach, redis_of
 
 from sexton.deploy.local import Installation
+from sexton.issuer import wire
+from sexton.issuer.deadline import Deadline
+from sexton.issuer.maintenance import verify_projection
+from sexton.issuer.projection import entries_of
 from sexton.issuer.service import Service
 from sexton.schemas.errors import EnvironmentFault
 
@@ -97,18 +104,77 @@ def test_a_tenant_that_only_redis_knows(fresh: Installation, serve: Serve) -> No
     client.close()
 
 
-@pytest.mark.parametrize("key", ["meta", "newest", "proposed"])
-def test_a_list_planted_where_a_hash_should_be(fresh: Installation, serve: Serve, key: str) -> None:
-    """A key of another type is replaced by what the log says."""
+@dataclass
+class Planting:
+    """A service that has issued tenants t and u, and whose projection can be damaged."""
+
+    service: Service
+    client: Any
+    keys: dict[str, str]
+
+    def plant(self, place: str, kind: str = "list") -> None:
+        """Let a key be one of another type; with `without meta` the mark of the projection is gone too."""
+        name, _, also = place.partition(" ")
+        self.client.delete(self.keys[name], *([self.keys["meta"]] if also else []))
+        {"list": self.client.rpush, "string": self.client.set, "set": self.client.sadd}[kind](
+            self.keys[name], "planted"
+        )
+
+    def agrees(self) -> bool:
+        """Whether Redis holds just what the log says."""
+        with self.service.reader.state() as state:
+            return self.service.projection.everything() == entries_of(state)
+
+
+@pytest.fixture
+def planting(fresh: Installation, serve: Serve) -> Iterator[Planting]:
+    """An installation of the test's own."""
     service = serve(fresh.settings)
     attach(service, "n", "t")
-    client, names = redis_of(fresh.settings), keys(fresh.settings, log_id(service))
-    client.delete(names[key])
-    client.rpush(names[key], "planted")
-
-    assert newest(service, "t", 1)
-    assert attach(service, "n", "t") == 2
+    attach(service, "n", "u")
+    client = redis_of(fresh.settings)
+    yield Planting(service, client, keys(fresh.settings, log_id(service)))
     client.close()
+
+
+def _fence(service: Service) -> object:
+    asked = wire.FenceTenant("u")
+    return service.authority().registrar.fence_tenant(asked, Deadline.after(20))
+
+
+def _import(service: Service) -> object:
+    asked = wire.Import([wire.ImportedTenant(f"i{service.reader.next_offset}", 7)])
+    return service.authority().registrar.import_tenants(asked, Deadline.after(20))
+
+
+@pytest.mark.parametrize("kind", ["list", "string", "set"])
+@pytest.mark.parametrize("place", ["meta", "newest", "proposed", "newest without meta"])
+def test_a_list_planted_where_a_hash_should_be(planting: Planting, place: str, kind: str) -> None:
+    """A key of another type is replaced by what the log says, by whichever call comes upon it."""
+    service = planting.service
+    calls: list[Callable[[], object]] = [
+        lambda: attach(service, "n", "t"),
+        lambda: re_attach(service, "n"),
+        lambda: newest(service, "t", 1),
+        lambda: _fence(service),
+        lambda: _import(service),
+        lambda: service.witness.project(["t"], Deadline.after(20)),
+        lambda: service.witness.withdraw(["t"], Deadline.after(20)),
+    ]
+    for call in calls:
+        planting.plant(place, kind)
+        call()
+        assert attach(service, "n", "u")
+        assert planting.agrees()
+
+
+def test_verify_tells_every_difference_of_a_damaged_projection(planting: Planting) -> None:
+    """Where a key of another type stands Redis holds nothing of any tenant."""
+    planting.plant("newest")
+
+    found = verify_projection(planting.service.settings)
+
+    assert [(each.tenant, each.raw) for each in found] == [("t", ""), ("u", "")]
 
 
 def test_a_lagging_issuer_sets_nothing_back(fresh: Installation, serve: Serve) -> None:

@@ -100,9 +100,9 @@ class Authority:
         event = issued_event(call, part, grants, ends.intents, datetime.now(UTC))
         if self._journal.append(event, part.number, deadline):
             self._metrics.numbers.inc(len(event.grants))
-            self._witness.project(part.tenants)
+            self._witness.project(part.tenants, deadline)
         else:
-            self._witness.withdraw(part.tenants)
+            self._witness.withdraw(part.tenants, deadline)
 
     # --- barriers and positions -----------------------------------------------------------------------------
 

@@ -30,7 +30,6 @@ __all__ = [
     "Entry",
     "EvictingRedis",
     "Projection",
-    "ProjectionDamaged",
     "ProjectionMissing",
     "ProposalStale",
     "RedisUnavailable",
@@ -59,18 +58,7 @@ class EvictingRedis(RedisUnavailable):
 
 
 class ProjectionMissing(SextonError):
-    """Redis holds no projection that the fold can be compared with: it has to be built from the log.
-
-    `damaged` means that what is there has to go first.
-    """
-
-    damaged = False
-
-
-class ProjectionDamaged(ProjectionMissing):
-    """Redis holds something else where the projection should be."""
-
-    damaged = True
+    """Redis holds no projection, or something else in its place: it has to be built from the log."""
 
 
 class ProposalStale(SextonError):
@@ -190,18 +178,27 @@ class Projection:
         for chunk in _chunks(list(tenants), _CHUNK):
             self._run("withdraw_v1", [self._proposed], list(chunk))
 
+    def is_whole(self) -> bool:
+        """Tell whether there is a projection of this log, and nothing else where its keys are."""
+        return not self._misplaced() and self._is_marked()
+
     def rebuild(self, entries: Mapping[str, Entry], *, from_nothing: bool = False) -> None:
         """Build the projection from the fold's entries; the mark that it is whole is set last."""
-        if from_nothing:
-            self._command("DEL", self._meta, self._newest, self._proposed)
+        doomed = self._keys() if from_nothing else self._misplaced()
+        if doomed:
+            self._command("DEL", *doomed)
         self.project(entries)
         self._command("HSET", self._meta, "log", self._log_id)
         _log.info("projection built from the log: %d tenants", len(entries))
 
     def everything(self) -> dict[str, Entry]:
         """Return all entries, none when there is no whole projection of this log."""
-        if self._command("HGET", self._meta, "log") != self._log_id.encode():
+        try:
+            return self._entries() if self._is_marked() else {}
+        except ProjectionMissing:
             return {}
+
+    def _entries(self) -> dict[str, Entry]:
         held: dict[str, Entry] = {}
         cursor: Any = 0
         while True:
@@ -210,6 +207,13 @@ class Projection:
             held.update(zip(texts[::2], texts[1::2], strict=True))
             if int(cursor) == 0:
                 return held
+
+    def _is_marked(self) -> bool:
+        return bool(self._command("HGET", self._meta, "log") == self._log_id.encode())
+
+    def _misplaced(self) -> list[str]:
+        """Return the keys at which something of another type stands."""
+        return [key for key in self._keys() if self._command("TYPE", key) not in (b"hash", b"none")]
 
     def _keys(self) -> list[str]:
         return [self._meta, self._newest, self._proposed]
@@ -252,7 +256,7 @@ class Projection:
             raise
         except ResponseError as error:
             if "WRONGTYPE" in str(error):  # somebody planted a key of another type where ours should be
-                raise ProjectionDamaged(f"Redis: {error}") from error
+                raise ProjectionMissing(f"Redis: {error}") from error
             raise RedisUnavailable(f"Redis: {error}") from error
         except RedisError as error:
             raise RedisUnavailable(f"Redis: {error}") from error

@@ -101,7 +101,7 @@ class Registrar:
             return events.Fenced(request_id, caller, asked.tenant, due, newest, ends, datetime.now(UTC))
 
         done = self._carry_out(request_id, Request(caller, "fence", None, 1), asked.tenant, make, deadline)
-        self._witness.project([asked.tenant])
+        self._witness.project([asked.tenant], deadline)
         return wire.Ended(done.offsets[0], request_id, asked.tenant, done.granted[asked.tenant])
 
     def drop(self, asked: wire.Drop, deadline: Deadline) -> wire.Ended:
@@ -138,7 +138,7 @@ class Registrar:
             return events.Imported(request_id, caller, 0, 1, tenants, nodes, ends, datetime.now(UTC))
 
         done = self._carry_out(request_id, Request(caller, "import", None, 1), None, make, deadline)
-        self._witness.project([row.tenant for row in tenants])
+        self._witness.project([row.tenant for row in tenants], deadline)
         return wire.ImportedAnswer(done.offsets[0], request_id, len(tenants), len(nodes))
 
     def _carry_out(

@@ -8,22 +8,26 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.log import LogReader
 from sexton.issuer.metrics import Metrics
 from sexton.issuer.projection import (
     Difference,
+    Entry,
     Projection,
     ProjectionMissing,
     ProposalStale,
     entries_of,
     entry,
 )
+from sexton.schemas.errors import KafkaUnavailable
 from sexton.schemas.events import Grant
 
 __all__ = ["Witness"]
 
+_T = TypeVar("_T")
 _log = logging.getLogger("sexton.issuer.witness")
 
 
@@ -49,64 +53,54 @@ class Witness:
         Raises RedisUnavailable, KafkaUnavailable, LogBroken.
         """
         names = list(tenants)
-        while True:
-            with self._reader.state() as state:
-                expected = entries_of(state, names)
-            try:
-                differences = self._projection.compare(expected)
-                self._mend(differences, deadline)
-            except ProjectionMissing as missing:
-                self.rebuild(deadline, from_nothing=missing.damaged)
-                continue
-            return
+        self._there(lambda: self._mend(self._projection.compare(self._entries(names)), deadline), deadline)
 
     def propose(self, tenants: Iterable[str], deadline: Deadline) -> list[Grant]:
         """Return a proposal for each tenant, made atomically in Redis for up to 1,000 of them at a time."""
         names = list(tenants)
         while True:
-            with self._reader.state() as state:
-                expected = entries_of(state, names)
             try:
-                return self._projection.propose(expected)
+                return self._there(lambda: self._projection.propose(self._entries(names)), deadline)
             except ProposalStale:
                 self.agree(names, deadline)
-            except ProjectionMissing as missing:
-                self.rebuild(deadline, from_nothing=missing.damaged)
             deadline.require("proposing in Redis")
 
-    def project(self, tenants: Iterable[str]) -> None:
+    def project(self, tenants: Iterable[str], deadline: Deadline) -> None:
         """Write what the fold says of tenants whose event was valid."""
-        with self._reader.state() as state:
-            entries = entries_of(state, tenants)
-        self._projection.project(entries)
+        names = list(tenants)
+        self._there(lambda: self._projection.project(self._entries(names)), deadline)
 
-    def withdraw(self, tenants: Iterable[str]) -> None:
+    def withdraw(self, tenants: Iterable[str], deadline: Deadline) -> None:
         """Set Redis to what the log says of tenants whose event was void."""
         names = list(tenants)
-        self._projection.withdraw(names)
-        self.project(names)
+        self._there(lambda: self._projection.withdraw(names), deadline)
+        self.project(names, deadline)
 
-    def rebuild(self, deadline: Deadline, *, from_nothing: bool = False, force: bool = False) -> int:
-        """Build the whole projection from the fold and return its size; one caller does it for all."""
+    def _entries(self, names: Iterable[str]) -> dict[str, Entry]:
+        with self._reader.state() as state:
+            return entries_of(state, names)
+
+    def _there(self, work: Callable[[], _T], deadline: Deadline) -> _T:
+        """Do what needs a projection; one that is gone or damaged is built from the log first."""
+        while True:
+            try:
+                return work()
+            except ProjectionMissing:
+                self._rebuild(deadline)
+
+    def _rebuild(self, deadline: Deadline) -> None:
+        """Build the whole projection from the fold; one caller does it for all."""
         if not self._building.acquire(timeout=deadline.require("rebuilding Redis")):
-            deadline.require("rebuilding Redis")
+            raise KafkaUnavailable("no time left: rebuilding Redis")
         try:
-            if not force and not from_nothing and self._is_there():
-                return 0
+            if self._projection.is_whole():
+                return
             with self._reader.state() as state:
                 entries = entries_of(state)
-            self._projection.rebuild(entries, from_nothing=from_nothing)
+            self._projection.rebuild(entries)
             self._metrics.rebuilds.inc()
-            return len(entries)
         finally:
             self._building.release()
-
-    def _is_there(self) -> bool:
-        try:
-            self._projection.compare({"": ""})
-        except ProjectionMissing:
-            return False
-        return True
 
     def _mend(self, differences: list[Difference], deadline: Deadline) -> None:
         if not differences:
