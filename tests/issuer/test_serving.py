@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -10,10 +11,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import httpx
 import pytest
-from tests.support.issuing import Serve, attach, redis_of, start
+from tests.support.issuing import Serve, attach, redis_of, refused, start
 
 from sexton.deploy.local import Installation
 from sexton.issuer import http as http_module
@@ -21,6 +23,7 @@ from sexton.issuer import service as service_module
 from sexton.issuer.client import IssuerClient
 from sexton.issuer.http import create_app
 from sexton.issuer.projection import RedisUnavailable
+from sexton.issuer.request_ids import new_id
 from sexton.issuer.snapshots import Snapshots
 from sexton.schemas.errors import EnvironmentFault, IssuerUnavailable
 
@@ -191,3 +194,22 @@ def test_binds_to_loopback(fresh: Installation) -> None:
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(15)
+
+
+@pytest.mark.filterwarnings("ignore:You should not use the 'timeout'")
+def test_a_client_takes_a_new_id_for_one_that_came_too_late(fresh: Installation, serve: Serve) -> None:
+    """Ids that overtake each other cost a call nothing but time, unless the caller has made the id."""
+    from fastapi.testclient import TestClient
+
+    service = serve(fresh.settings)
+    with TestClient(create_app(service)) as http, IssuerClient("http://testserver") as issuer:
+        issuer._client, issuer._pid = cast(Any, http), os.getpid()
+        request_id = new_id()
+        with service.reader.state() as state:
+            state.requests.mark = int(time.time() * 1000) + 300  # as if newer calls had filled the memory
+
+        with refused("request-expired"):
+            issuer.attach("n", "t", request_id)
+        with refused("request-expired"):
+            issuer.attach("n", "t", deadline=0.1)
+        assert issuer.attach("n", "t").generation == 1

@@ -314,9 +314,18 @@ class IssuerClient:
         self, path: str, body: dict[str, Any], request_id: str | None, deadline: float | None
     ) -> dict[str, Any]:
         # One id for all tries of this call: the issuer answers a retry with what the first one was given.
-        identity = {"request_id": request_id or request_ids.new_id(), "caller": self._caller}
         body = {name: value for name, value in body.items() if value is not None}
-        return self._insist(path, {**body, **identity}, self._end(deadline))
+        end = self._end(deadline)
+        while True:
+            identity = {"request_id": request_id or request_ids.new_id(), "caller": self._caller}
+            try:
+                return self._insist(path, {**body, **identity}, end)
+            except RequestRefused as refusal:
+                # An id that was made here is nobody's: what it may have led to costs a number at most.
+                is_ours = request_id is None and refusal.type == "request-expired"
+                if not is_ours or time.monotonic() + _FIRST_WAIT_S >= end:
+                    raise
+            time.sleep(_FIRST_WAIT_S)
 
     def _insist(self, path: str, body: Any, end: float) -> dict[str, Any]:
         """Ask until there is an answer or no time is left: with one request id that cannot count twice."""

@@ -9,7 +9,8 @@ where the oldest window that is kept begins.
 Request ids: of the ids that carry a time the newest are kept, up to `KEPT_REQUESTS` of them and `KEPT_GRANTS`
 numbers in their answers. The time of the newest that went is the mark: an unknown id not above it may be the
 retry of a call that was answered long ago, so it is refused, never carried out again. Ids are compared with
-ids alone: no clock but the clients' own counts, and one that runs ahead moves no mark.
+ids alone, no clock counts here; issuers take no id that is far ahead of their own, which would move the mark
+to where everybody is refused (`request_ids`).
 """
 
 from __future__ import annotations

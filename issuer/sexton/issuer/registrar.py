@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -18,7 +19,7 @@ from sexton.issuer.decisions import (
     registration,
 )
 from sexton.issuer.journal import Journal, RequestEvent
-from sexton.issuer.request_ids import new_id
+from sexton.issuer.request_ids import check_not_ahead, new_id
 from sexton.issuer.state import Request, State
 from sexton.issuer.witness import Witness
 from sexton.schemas import checks, events
@@ -163,7 +164,12 @@ class Registrar:
 
 
 def identity(request_id: str | None, caller: str | None, node: str) -> tuple[str, str]:
-    """Return the request id, a new one if none was given, and who calls: the node if nothing else."""
+    """Return the request id, a new one if none was given, and who calls: the node if nothing else.
+
+    Raises UsageError for an id that is ahead of this clock.
+    """
+    if request_id is not None:
+        check_not_ahead(request_id, time.time())
     return request_id or new_id(), caller or node
 
 

@@ -7,6 +7,7 @@ issuer.written(0, 5)                     # five intents now stand in partition 0
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -39,7 +40,7 @@ from sexton.issuer.decisions import registration as registration_of
 from sexton.issuer.fold import FORMAT, Valid, apply
 from sexton.issuer.state import Numbered, Request, State
 from sexton.schemas import checks, events
-from sexton.schemas.errors import InvalidEvent, IssuerUnavailable, RequestRefused
+from sexton.schemas.errors import InvalidEvent, IssuerUnavailable, RequestRefused, UsageError
 from sexton.schemas.events import PartitionOffsets
 from sexton.schemas.generations import MAX_NODE
 
@@ -338,7 +339,13 @@ def _history(owner: Numbered) -> tuple[Span, ...]:
 
 
 def _id(request_id: str | None) -> str:
-    return request_id or request_ids.new_id()
+    if request_id is None:
+        return request_ids.new_id()
+    try:
+        request_ids.check_not_ahead(request_id, time.time())
+    except UsageError as error:
+        raise RequestRefused("invalid-request", str(error), status=400, hint=error.hint) from error
+    return request_id
 
 
 def _check_name(tenant: str) -> None:
