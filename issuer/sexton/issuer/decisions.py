@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from sexton.issuer.binding import after, check_binding, check_in_time
 from sexton.issuer.state import Request, State
 from sexton.schemas import events
 from sexton.schemas.errors import RequestRefused, UsageError
@@ -19,10 +20,8 @@ __all__ = [
     "Part",
     "check_alive",
     "check_believed",
-    "check_binding",
     "check_fence",
     "check_import",
-    "check_in_time",
     "check_node",
     "held",
     "issued_event",
@@ -78,7 +77,7 @@ def next_step(state: State, call: Call) -> Granted | Part:
     wanted = call.tenants if call.tenants is not None else state.held_by(call.node)
     if known is not None:
         binding = Request(call.caller, call.operation.value, call.node, known.parts)
-        check_binding(known, binding, call.tenants)
+        check_binding(known, binding, call.tenants, after(call.believed))
         if known.complete:
             return Granted(call.request_id, max(known.offsets.values()), dict(known.granted))
     node_generation = _node_generation(state, call, wanted)
@@ -217,27 +216,6 @@ def check_import(
     for row in tenants:
         if row.form is GenerationForm.FIRST and row.node is not None and row.node not in added:
             check_node(state, row.node, None)
-
-
-def check_binding(known: Request, asked: Request, tenants: Sequence[str] | None) -> None:
-    """Raise RequestRefused when a known request id was given by another caller or for another call."""
-    same = (known.caller, known.operation, known.node) == (asked.caller, asked.operation, asked.node)
-    if same and tenants is not None:
-        same = set(known.granted) <= set(tenants) and (
-            not known.complete or len(known.granted) == len(tenants)
-        )
-    if not same:
-        raise RequestRefused("request-id-conflict", "the request id belongs to another call or caller")
-
-
-def check_in_time(state: State, request_id: str) -> None:
-    """Raise RequestRefused when the request id is so old that its answer may have been forgotten."""
-    if state.requests.expired(request_id):
-        raise RequestRefused(
-            "request-expired",
-            f"the request id is older than every one that is remembered: {request_id}",
-            status=410,
-        )
 
 
 def check_alive(state: State, tenant: str) -> None:

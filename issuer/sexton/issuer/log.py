@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, cast, get_args
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -21,6 +21,7 @@ from sexton.issuer.deadline import Deadline
 from sexton.issuer.fold import State, Void, apply
 from sexton.issuer.logs import KAFKA
 from sexton.issuer.positions import Positions
+from sexton.issuer.snapshot_topic import TopicReader
 from sexton.issuer.snapshots import Snapshots
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
@@ -73,6 +74,7 @@ class LogReader:
     """Tails the log in a thread of its own and folds it into one `State`; until `start` it knows nothing."""
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._topic = settings.topic(records.GENERATIONS)
         self._state = State()
         self._changed = threading.Condition()
@@ -141,6 +143,15 @@ class LogReader:
                 self._require()
                 self._changed.wait(deadline.require(f"reading the generations log up to offset {offset}"))
             self._require()
+
+    def event_at(self, offset: int, deadline: Deadline) -> events.GenerationEvent | None:
+        """Read one event again, apart from the fold; None where the log is cut off.
+
+        Raises KafkaUnavailable when the time is over.
+        """
+        with closing(TopicReader(self._settings, self._topic)) as reader:
+            found = [m for m in reader.read(offset, offset + 1, deadline) if m.offset() == offset]
+        return decode_event(found[0]) if found else None
 
     def void_reason(self, offset: int) -> str:
         """Return why the event at `offset` was void, as far as that is still remembered."""

@@ -8,24 +8,16 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from sexton.issuer import wire
+from sexton.issuer.binding import after, check_binding, check_in_time, check_number, check_same_import
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.decisions import (
-    check_alive,
-    check_binding,
-    check_fence,
-    check_import,
-    check_in_time,
-    held,
-    registration,
-)
+from sexton.issuer.decisions import check_alive, check_fence, check_import, held, registration
 from sexton.issuer.journal import Journal, RequestEvent
+from sexton.issuer.limits import check_rows
 from sexton.issuer.request_ids import check_not_ahead, new_id
 from sexton.issuer.state import Request, State
 from sexton.issuer.witness import Witness
 from sexton.schemas import checks, events
-from sexton.schemas.errors import UsageError
 from sexton.schemas.events import GenerationForm
-from sexton.schemas.generations import MAX_GENERATION, MAX_PACKED_PART
 
 __all__ = ["Registrar", "identity"]
 
@@ -62,10 +54,12 @@ class Registrar:
                 registered_at=datetime.now(UTC),
             )
 
-        done = self._carry_out(request_id, Request(caller, "register", asked.node, 1), None, make, deadline)
+        binding = Request(caller, "register", asked.node, 1)
+        done, _ = self._carry_out(request_id, binding, make, deadline, number=after(asked.generation))
         with self._journal.reader.state() as state:
             node = state.node(asked.node)
         assert node is not None
+        check_number(node, asked.number)
         return wire.Registered(done.offsets[0], request_id, asked.node, node.number, done.granted[asked.node])
 
     def detach(self, asked: wire.Detach, deadline: Deadline) -> wire.Ended:
@@ -82,7 +76,9 @@ class Registrar:
             return events.Detached(request_id, caller, asked.node, asked.tenant, generation, now)
 
         binding = Request(caller, "detach", asked.node, 1)
-        done = self._carry_out(request_id, binding, asked.tenant, make, deadline)
+        done, _ = self._carry_out(
+            request_id, binding, make, deadline, tenant=asked.tenant, number=asked.generation
+        )
         return wire.Ended(done.offsets[0], request_id, asked.tenant, done.granted[asked.tenant])
 
     def fence_tenant(self, asked: wire.FenceTenant, deadline: Deadline) -> wire.Ended:
@@ -101,7 +97,8 @@ class Registrar:
             due = 1 if newest is None else newest + 1
             return events.Fenced(request_id, caller, asked.tenant, due, newest, ends, datetime.now(UTC))
 
-        done = self._carry_out(request_id, Request(caller, "fence", None, 1), asked.tenant, make, deadline)
+        binding, number = Request(caller, "fence", None, 1), after(asked.generation)
+        done, _ = self._carry_out(request_id, binding, make, deadline, tenant=asked.tenant, number=number)
         self._witness.project([asked.tenant], deadline)
         return wire.Ended(done.offsets[0], request_id, asked.tenant, done.granted[asked.tenant])
 
@@ -117,7 +114,8 @@ class Registrar:
             check_alive(state, asked.tenant)
             return events.Dropped(request_id, caller, asked.tenant, datetime.now(UTC))
 
-        done = self._carry_out(request_id, Request(caller, "drop", None, 1), asked.tenant, make, deadline)
+        binding = Request(caller, "drop", None, 1)
+        done, _ = self._carry_out(request_id, binding, make, deadline, tenant=asked.tenant)
         generation = done.granted[asked.tenant] or None
         return wire.Ended(done.offsets[0], request_id, asked.tenant, generation)
 
@@ -127,18 +125,22 @@ class Registrar:
         All of them or none. Raises RequestRefused: `tenant-known`, `node-known`, `node-not-registered`,
         `request-id-conflict`; UsageError for a number that its form has no room for.
         """
-        tenants = [_imported(row) for row in asked.tenants]
+        tenants = [
+            events.ImportedTenant(row.tenant, GenerationForm(row.form), row.generation, row.node)
+            for row in asked.tenants
+        ]
         nodes = [events.ImportedNode(row.node, row.number, row.node_generation) for row in asked.nodes]
-        _check_once("tenant", [row.tenant for row in tenants])
-        _check_once("node", [row.node for row in nodes])
-        _check_once("node number", [str(row.number) for row in nodes])
+        check_rows(tenants, nodes)
         request_id, caller = identity(asked.request_id, asked.caller, "")
 
         def make(state: State, ends: events.PartitionOffsets) -> events.Imported:
             check_import(state, tenants, nodes)
             return events.Imported(request_id, caller, 0, 1, tenants, nodes, ends, datetime.now(UTC))
 
-        done = self._carry_out(request_id, Request(caller, "import", None, 1), None, make, deadline)
+        done, is_ours = self._carry_out(request_id, Request(caller, "import", None, 1), make, deadline)
+        if not is_ours:
+            event = self._journal.reader.event_at(done.offsets[0], deadline)
+            check_same_import(done, event, tenants, nodes)
         self._witness.project([row.tenant for row in tenants], deadline)
         return wire.ImportedAnswer(done.offsets[0], request_id, len(tenants), len(nodes))
 
@@ -146,21 +148,28 @@ class Registrar:
         self,
         request_id: str,
         binding: Request,
-        tenant: str | None,
         make: Callable[[State, events.PartitionOffsets], _Made],
         deadline: Deadline,
-    ) -> Request:
-        """Append what `make` says until an event of the request is valid; a void one is made anew."""
+        *,
+        tenant: str | None = None,
+        number: int | None = None,
+    ) -> tuple[Request, bool]:
+        """Append what `make` says until an event of the request is valid; a void one is made anew.
+
+        Returns what the request has led to, and whether the event is one that this very call has appended.
+        Raises RequestRefused for a known request that named another tenant or led to another number.
+        """
+        is_ours = False
         while True:
             ends = self._journal.read_ends(deadline).intents
             with self._journal.reader.state() as state:
                 known = state.request(request_id)
                 if known is not None:
-                    check_binding(known, binding, None if tenant is None else [tenant])
-                    return known
+                    check_binding(known, binding, None if tenant is None else [tenant], number)
+                    return known, is_ours
                 check_in_time(state, request_id)
                 event = make(state, ends)
-            self._journal.append(event, 0, deadline)
+            is_ours = self._journal.append(event, 0, deadline)
 
 
 def identity(request_id: str | None, caller: str | None, node: str) -> tuple[str, str]:
@@ -171,17 +180,3 @@ def identity(request_id: str | None, caller: str | None, node: str) -> tuple[str
     if request_id is not None:
         check_not_ahead(request_id, time.time())
     return request_id or new_id(), caller or node
-
-
-def _imported(row: wire.ImportedTenant) -> events.ImportedTenant:
-    checks.check_tenant(row.tenant)
-    form = GenerationForm(row.form)
-    largest = MAX_GENERATION if form is GenerationForm.FINAL else MAX_PACKED_PART
-    if row.generation is not None and not 0 <= row.generation <= largest:
-        raise UsageError(f"a generation of the {form} form is 0 to {largest}: {row.tenant} {row.generation}")
-    return events.ImportedTenant(row.tenant, form, row.generation, row.node)
-
-
-def _check_once(what: str, names: list[str]) -> None:
-    if len(set(names)) != len(names):
-        raise UsageError(f"a {what} is named twice")

@@ -8,7 +8,8 @@ issuer.written(0, 5)                     # five intents now stand in partition 0
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from sexton.issuer import request_ids
@@ -24,25 +25,24 @@ from sexton.issuer.answers import (
     Validation,
     packed,
 )
+from sexton.issuer.binding import check_binding, check_in_time, check_number, check_same_import
 from sexton.issuer.decisions import (
     Call,
     Granted,
     check_alive,
-    check_binding,
     check_fence,
     check_import,
-    check_in_time,
     held,
     issued_event,
     next_step,
 )
 from sexton.issuer.decisions import registration as registration_of
 from sexton.issuer.fold import FORMAT, Valid, apply
+from sexton.issuer.limits import check_name, check_node_number, check_partition, check_rows
 from sexton.issuer.state import Numbered, Request, State
 from sexton.schemas import checks, events
-from sexton.schemas.errors import InvalidEvent, IssuerUnavailable, RequestRefused, UsageError
+from sexton.schemas.errors import IssuerUnavailable, RequestRefused, UsageError
 from sexton.schemas.events import PartitionOffsets
-from sexton.schemas.generations import MAX_NODE
 
 __all__ = ["FakeIssuer"]
 
@@ -83,7 +83,8 @@ class FakeIssuer:
         registration: Registration | None = None,
     ) -> Attachment:
         """Give a node a tenant under a new generation."""
-        _check_name(tenant)
+        with _refusing():
+            checks.check_tenant(tenant)
         return self._attach(node, (tenant,), request_id, generation, registration)[0]
 
     def re_attach(
@@ -117,11 +118,12 @@ class FakeIssuer:
         deadline: float | None = None,
     ) -> Registration:
         """Give a node of the first form its next node generation."""
-        _check_name(node)
-        if number is not None and not 0 <= number <= MAX_NODE:
-            raise RequestRefused("invalid-request", f"a node's number is 0 to {MAX_NODE}", status=400)
+        with _refusing():
+            checks.check_tenant(node)
+            if number is not None:
+                check_node_number(number)
         request_id = _id(request_id)
-        done = self._answered(request_id, Request(self._caller, "register", node, 1), None)
+        done = self._answered(request_id, Request(self._caller, "register", node, 1))
         if done is None:
             due = registration_of(self._state, node, number, None)
             before = self._state.node(node)
@@ -140,6 +142,7 @@ class FakeIssuer:
             )
         found = self._state.node(node)
         assert found is not None
+        check_number(found, number)
         return Registration(node, found.number, done.granted[node], done.offsets[0])
 
     def detach(
@@ -184,12 +187,15 @@ class FakeIssuer:
         deadline: float | None = None,
     ) -> int:
         """Start tenants and nodes at the numbers that they have elsewhere; return the log offset."""
-        for row in tenants:
-            _check_name(row.tenant)
         request_id = _id(request_id)
-        done = self._answered(request_id, Request(self._caller, "import", None, 1), None)
-        if done is None:
-            check_import(self._state, tenants, nodes)
+        with _refusing():
+            check_rows(tenants, nodes)
+        done = self._answered(request_id, Request(self._caller, "import", None, 1))
+        if done is not None:
+            check_same_import(done, self.log[done.offsets[0]], tenants, nodes)
+        else:
+            with _refusing():
+                check_import(self._state, tenants, nodes)
             done = self._carry_out(
                 events.Imported(request_id, self._caller, 0, 1, tenants, nodes, self._offsets(), _EPOCH)
             )
@@ -197,7 +203,8 @@ class FakeIssuer:
 
     def drop(self, tenant: str, request_id: str | None = None, deadline: float | None = None) -> int:
         """End a tenant for good and return the log offset that says so."""
-        _check_name(tenant)
+        with _refusing():
+            checks.check_tenant(tenant)
         request_id = _id(request_id)
         done = self._answered(request_id, Request(self._caller, "drop", None, 1), tenant)
         if done is None:
@@ -214,6 +221,8 @@ class FakeIssuer:
             raise IssuerUnavailable(f"the log has not got to offset {at_least}")
         gathered = Gathered()
         for s in subjects:
+            with _refusing():
+                check_partition(s.partition)
             tenant = self._state.tenant(s.tenant)
             if tenant is None:
                 continue
@@ -271,8 +280,8 @@ class FakeIssuer:
     def _append(self, event: events.GenerationEvent) -> int:
         offset = len(self.log)
         verdict = apply(self._state, offset, event)
-        assert isinstance(verdict, Valid), verdict
         self.log.append(event)
+        assert isinstance(verdict, Valid), verdict
         return offset
 
     def _carry_out(
@@ -284,8 +293,12 @@ class FakeIssuer:
         assert done is not None
         return done
 
-    def _answered(self, request_id: str, binding: Request, tenant: str | None) -> Request | None:
+    def _answered(self, request_id: str, binding: Request, tenant: str | None = None) -> Request | None:
         self._require()
+        with _refusing():
+            for what, name in (("node", binding.node), ("tenant", tenant)):
+                if name is not None:
+                    check_name(what, name)
         known = self._state.request(request_id)
         if known is not None:
             check_binding(known, binding, None if tenant is None else [tenant])
@@ -303,6 +316,8 @@ class FakeIssuer:
     ) -> list[Attachment]:
         operation = events.IssueOperation.RE_ATTACH if tenants is None else events.IssueOperation.ATTACH
         node_generation = registration.generation if registration else None
+        with _refusing():
+            check_name("node", node)
         call = Call(_id(request_id), self._caller, operation, node, tenants, believed, None, node_generation)
         granted = self._issue(call)
         attached = []
@@ -339,17 +354,18 @@ def _history(owner: Numbered) -> tuple[Span, ...]:
 
 
 def _id(request_id: str | None) -> str:
-    if request_id is None:
+    if not request_id:
         return request_ids.new_id()
-    try:
+    with _refusing():
+        check_name("request id", request_id)
         request_ids.check_not_ahead(request_id, time.time())
-    except UsageError as error:
-        raise RequestRefused("invalid-request", str(error), status=400, hint=error.hint) from error
     return request_id
 
 
-def _check_name(tenant: str) -> None:
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Refuse what the service would: there it comes back over HTTP."""
     try:
-        checks.check_tenant(tenant)
-    except InvalidEvent as error:
-        raise RequestRefused("invalid-request", str(error), status=400) from error
+        yield
+    except UsageError as error:
+        raise RequestRefused("invalid-request", str(error), status=400, hint=error.hint) from error
