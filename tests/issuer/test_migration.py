@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
-from tests.support.issuing import keys, redis_of
+from tests.support.issuing import keys, redis_of, refused
 
 from sexton.deploy.local import Installation
+from sexton.issuer.answers import NodeState
 from sexton.issuer.client import IssuerClient
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.migration import Plan, chunks, read_plan
+from sexton.issuer.migration import Plan, Settled, chunks, read_plan, settle
 from sexton.issuer.positions import Positions
 from sexton.schemas.errors import UsageError
 from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant
@@ -118,16 +120,53 @@ def test_what_is_missing_is_never_taken_for_none(tmp_path: Path, text: str, told
     assert str(error.value) == told
 
 
-def test_calls_without_the_nodes_that_the_log_has() -> None:
-    """A node that is left out moves no other row into a call of another request id."""
-    nodes = [ImportedNode(f"n{number}", number, 1) for number in range(5_001)]
-    plan = Plan([], nodes, "d")
+def plan_of(*names: str, node: str | None = None) -> Plan:
+    """A plan with these tenants at 1; with a node of the first form."""
+    nodes = [] if node is None else [ImportedNode(node, 7, 3)]
+    return Plan([ImportedTenant(name, FINAL, 1, None) for name in names], nodes)
 
-    assert [(i, len(rows)) for i, _, rows in chunks(plan, {"n3"})] == [
-        ("import-d-nodes-0", 4_999),
-        ("import-d-nodes-5000", 1),
-    ]
-    assert [i for i, _, _ in chunks(plan, {row.node for row in nodes[:5_000]})] == ["import-d-nodes-5000"]
+
+def node_of(name: str, number: int, generation: int) -> dict[str, NodeState]:
+    """A node as the log has it."""
+    return {name: NodeState(1, name, number, generation, ())}
+
+
+def test_the_same_rows_have_the_same_request_id() -> None:
+    """Rows decide the id of their call, not what stands after them or who left another one out."""
+    many = [f"t{number}" for number in range(5_001)]
+    whole, mended = chunks(plan_of(*many, node="n")), chunks(plan_of(*many[:-1], "other", node="n"))
+
+    assert [len(c.tenants) + len(c.nodes) for c in whole] == [1, 5_000, 1]
+    same = [a.request_id == b.request_id for a, b in zip(whole, mended, strict=True)]
+    assert same == [True, True, False]
+    assert len({c.request_id for c in [*whole, *mended]}) == 4
+    assert chunks(plan_of(*many, node="n"), {"n"}) == whole[1:]
+
+
+def test_what_is_left_of_an_import() -> None:
+    """Calls whose tenants the log knows all come first, under their ids; nodes that it has are left out."""
+    many = [f"t{number}" for number in range(5_001)]
+    plan = plan_of(*many, node="n")
+    nodes, first, last = chunks(plan)
+
+    assert settle(plan, {}, set()) == Settled([], [nodes, first, last])
+    assert settle(plan, node_of("n", 7, 3), set(many[:5_000])) == Settled([first], [last])
+    assert settle(plan, node_of("n", 7, 9), {*many, "x"}) == Settled([first, last], [])
+
+
+def test_what_cannot_be_imported_is_told_before_anything_is() -> None:
+    """A tenant that the log knows, a node that it has otherwise, a holder that nobody registered."""
+    plan = plan_of("a", "b", "c", node="n")
+
+    with refused("tenant-known") as error:
+        settle(plan, {}, {"b", "x"})
+    assert str(error.value) == "the log knows 1 tenant (b); nothing is imported"
+    for otherwise in (node_of("n", 8, 3), node_of("n", 7, 2)):
+        with refused("node-known"):
+            settle(plan, otherwise, set())
+    with refused("node-not-registered"):
+        settle(Plan([ImportedTenant("a", FIRST, 1, "m")], plan.nodes), {}, set())
+    settle(Plan([ImportedTenant("a", FIRST, 1, "n")], plan.nodes), {}, set())
 
 
 def run(installation: Installation, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -175,6 +214,60 @@ def test_scan_and_import(
     assert [issuer.attach("n", t).generation for t in (one, two)] == [11, 1]
     assert run(shared, "import", str(low)).returncode == 1
     assert "imported    log offset" in run(shared, "show", one).stdout
+
+
+@pytest.mark.real
+def test_an_import_is_all_or_nothing(
+    shared: Installation, issuer: IssuerClient, unique: str, tmp_path: Path
+) -> None:
+    """A tenant that is known, wherever it stands, keeps all others out; the mended file goes in."""
+    names = [f"{unique}-{number}" for number in range(5_002)]
+    node = {"node": f"{unique}-n", "number": zlib.crc32(unique.encode()) % 60_000, "node_generation": 3}
+
+    def file(*tenants: str) -> Path:
+        rows = [node, *({"tenant": tenant, "generation": 7} for tenant in tenants)]
+        return write(tmp_path, "\n".join(map(json.dumps, rows)), "rows.jsonl")
+
+    issuer.attach("n", names[-1])
+    refusal = run(shared, "import", str(file(*names)))
+    assert (refusal.returncode, names[-1] in refusal.stderr) == (1, True)
+    assert (issuer.tenant(names[0]), issuer.node(f"{unique}-n")) == (None, None)
+
+    # An import that ends after its first calls, as if it had been killed.
+    with IssuerClient.of(shared.settings, caller="sexton issuer import") as killed:
+        for chunk in chunks(read_plan(file(*names)))[:-1]:
+            killed.import_tenants(chunk.tenants, chunk.nodes, chunk.request_id)
+    assert run(shared, "import", str(file(*names))).returncode == 1
+    for _ in "12":
+        done = run(shared, "import", str(file(*names[:-1])))
+        assert done.returncode == 0, done.stderr
+    found = [issuer.tenant(name) for name in (names[0], names[-2], names[-1])]
+    assert [each.generation for each in found if each] == [7, 7, 1]
+    assert run(shared, "import", str(file(*names[1:-1]))).returncode == 1
+
+
+@pytest.mark.real
+def test_a_scan_that_finds_nothing_is_told(
+    shared: Installation, unique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name with a slash is found; a place without a key of the file, or a tenant without one, is told."""
+    for name, value in shared.environment.items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+    ObjectStore(StoreSettings.of(shared.settings)).put(shared.bucket, f"{unique}/o/{unique}/x-0000000f", b"x")
+    place = f"s3://{shared.bucket}/{unique}"
+    low, good = (
+        write(tmp_path, f"tenant,generation\no/{unique},{number}\n{unique}-2,1\n", f"{number}.csv")
+        for number in (1, 15)
+    )
+
+    assert "found 15" in run(shared, "import", str(low), "--scan", place).stderr
+    done = run(shared, "import", str(good), "--scan", f"{place}z", "--scan", place)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[:2] == [
+        f"warning: {place}z: no key of a tenant in the file; is the prefix right?",
+        f"warning: 1 tenant without a key in any place: {unique}-2",
+    ]
 
 
 @pytest.mark.real

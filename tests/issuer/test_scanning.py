@@ -30,6 +30,21 @@ def test_k_1_the_scan_parses_strictly() -> None:
     assert found == [("a", 10, 6), ("b", None, 1), ("c", 0, 1)]
 
 
+def test_names_with_slashes() -> None:
+    """A key belongs to every tenant that is asked for and whose folder it is in, else to its first part."""
+    names = ["p/org/db1/x-0000000f", "p/org/x-00000003", "p/org/db2/x-00000004", "p//x/x-00000005", "p/a/x"]
+
+    def found(*tenants: str) -> dict[str, tuple[int | None, int]]:
+        return {each.tenant: (each.highest(FINAL), each.objects) for each in scan(names, "p/", tenants)}
+
+    assert found() == {"a": (None, 1), "org": (15, 3)}
+    assert found("org/db1", "no/such") == {"a": (None, 1), "org": (4, 2), "org/db1": (15, 1)}
+    assert found("org", "org/db1", "/x") == {"a": (None, 1), "org": (15, 3), "org/db1": (15, 1), "/x": (5, 1)}
+    with refused("below-scan"):
+        plan = Plan([ImportedTenant("org/db1", FINAL, 1, None)], [])
+        check_not_below(plan, scan(names, "p/", ["org/db1"]))
+
+
 def test_the_scan_reads_packed_suffixes() -> None:
     """Of the first form the attachment part counts, as a number, up to the largest."""
     names = [f"a/x-{value:016x}" for value in (7 << 40 | 1 << 24 | 9, 2**64 - 1, 9 << 40)]
@@ -45,7 +60,7 @@ def test_the_scan_reads_packed_suffixes() -> None:
 def test_a_number_below_what_is_there_is_refused(generation: int | None, is_low: bool) -> None:
     """An import cannot start below the highest number that a tenant's objects carry."""
     found = scan(["a/x-0000000a"], "")
-    plan = Plan([ImportedTenant("a", FINAL, generation, None)], [], "")
+    plan = Plan([ImportedTenant("a", FINAL, generation, None)], [])
 
     if not is_low:
         check_not_below(plan, found)
@@ -74,7 +89,7 @@ def test_a_node_generation_below_what_is_there_is_refused(
 ) -> None:
     """A node number starts above every node generation that any tenant's keys carry, or not at all."""
     found = scan([attachment, "t/FT/x-0000070009000004"], "t/")
-    plan = Plan([ImportedTenant("FT", FIRST, 7, None)], nodes, "")
+    plan = Plan([ImportedTenant("FT", FIRST, 7, None)], nodes)
 
     if told is None:
         check_not_below(plan, found)
@@ -84,11 +99,24 @@ def test_a_node_generation_below_what_is_there_is_refused(
     assert str(error.value) == told
 
 
+@pytest.mark.parametrize(("at_least", "is_low"), [(4, True), (5, False)])
+def test_a_node_that_the_log_has_further_up(at_least: int, is_low: bool) -> None:
+    """A node that is left as it is starts where the log has it, not where its row says."""
+    found = scan([PACKED], "t/")
+    plan = Plan([ImportedTenant("FT", FIRST, 7, None)], [ImportedNode("nn", 9, 3)])
+
+    if not is_low:
+        check_not_below(plan, found, {"nn": at_least})
+        return
+    with refused("below-scan"):
+        check_not_below(plan, found, {"nn": at_least})
+
+
 def test_names_that_look_packed_by_chance() -> None:
     """What a tenant of the final form has under packed names is told, and no node has to answer for it."""
     found = scan([PACKED, "t/FT/y-00000003"], "t/")
-    final = Plan([ImportedTenant("FT", FINAL, 3, None)], [ImportedNode("n", 9, 1)], "")
+    final = Plan([ImportedTenant("FT", FINAL, 3, None)], [ImportedNode("n", 9, 1)])
 
     check_not_below(final, found)
     assert of_other_form(final, found) == ["FT"]
-    assert of_other_form(Plan([ImportedTenant("a", FINAL, 3, None)], [], ""), found) == []
+    assert of_other_form(Plan([ImportedTenant("a", FINAL, 3, None)], []), found) == []

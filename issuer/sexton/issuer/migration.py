@@ -7,29 +7,60 @@ import hashlib
 import io
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sexton.issuer.answers import NodeState
 from sexton.schemas.checks import check_tenant
-from sexton.schemas.errors import InvalidEvent, InvalidFormat, UsageError
+from sexton.schemas.errors import InvalidEvent, InvalidFormat, RequestRefused, UsageError
 from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant
 from sexton.schemas.generations import MAX_GENERATION, MAX_NODE, MAX_PACKED_PART
+from sexton.schemas.words import counted
 
-__all__ = ["Plan", "chunks", "read_plan"]
+__all__ = ["Chunk", "Plan", "Settled", "chunks", "read_plan", "settle"]
 
 _COLUMNS = ("tenant", "generation", "node", "form", "number", "node_generation")
 _LARGEST_CALL = 5_000
+_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a file asks to be imported; `digest` makes request ids that stay the same for the same file."""
+    """What a file asks to be imported."""
 
     tenants: Sequence[ImportedTenant]
     nodes: Sequence[ImportedNode]
-    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The calls of an import: `again` those whose tenants the log knows all, so that they import nothing.
+
+    They are answered if an earlier run carried them out, and refused if not: ask them before the `new` ones.
+    """
+
+    again: Sequence[Chunk]
+    new: Sequence[Chunk]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One call of an import. The same rows have the same request id, whatever else stands in the file.
+
+    So an import that was interrupted can be run again, also after the rows that were not imported yet have
+    been mended.
+    """
+
+    tenants: Sequence[ImportedTenant] = ()
+    nodes: Sequence[ImportedNode] = ()
+
+    @property
+    def request_id(self) -> str:
+        """The request id of the call."""
+        rows = json.dumps([[astuple(row) for row in self.nodes], [astuple(row) for row in self.tenants]])
+        return f"import-{hashlib.sha256(rows.encode()).hexdigest()}"
 
 
 def read_plan(path: Path) -> Plan:
@@ -50,7 +81,7 @@ def read_plan(path: Path) -> Plan:
         _add(f"{path.name}:{number}", row, tenants, nodes)
     if not tenants and not nodes:
         raise UsageError(f"the file names nothing to import: {path}")
-    return Plan(list(tenants.values()), list(nodes.values()), hashlib.sha256(raw).hexdigest())
+    return Plan(list(tenants.values()), list(nodes.values()))
 
 
 def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -167,18 +198,59 @@ def _number(where: str, what: str, value: Any, largest: int) -> int:
     return value
 
 
-def chunks(
-    plan: Plan, known: Container[str] = ()
-) -> Iterator[tuple[str, Sequence[ImportedTenant], Sequence[ImportedNode]]]:
-    """Yield calls, each with its request id: nodes first, as tenants may name them.
+def chunks(plan: Plan, nodes: Container[str] = ()) -> list[Chunk]:
+    """Return the calls that carry a plan out, without the `nodes` that the log has: tenants may name them."""
+    new = [row for row in plan.nodes if row.node not in nodes]
+    return [
+        *(Chunk(nodes=new[start : start + _LARGEST_CALL]) for start in range(0, len(new), _LARGEST_CALL)),
+        *(
+            Chunk(plan.tenants[start : start + _LARGEST_CALL])
+            for start in range(0, len(plan.tenants), _LARGEST_CALL)
+        ),
+    ]
 
-    The ids come from the file's content, so that an import which was interrupted can be run again. Nodes that
-    are `known` are left out of their calls; every other row stays in the call that its place in the file
-    says, under that call's id.
+
+def settle(plan: Plan, nodes: Mapping[str, NodeState], tenants: Container[str]) -> Settled:
+    """Return what of a plan is left to do, given the nodes and tenants that the log knows.
+
+    Raises RequestRefused `tenant-known`, `node-known` or `node-not-registered` for what could not be
+    imported, so that nothing of the file is.
     """
-    for start in range(0, len(plan.nodes), _LARGEST_CALL):
-        rows = [row for row in plan.nodes[start : start + _LARGEST_CALL] if row.node not in known]
-        if rows:
-            yield f"import-{plan.digest}-nodes-{start}", (), rows
-    for start in range(0, len(plan.tenants), _LARGEST_CALL):
-        yield f"import-{plan.digest}-{start}", plan.tenants[start : start + _LARGEST_CALL], ()
+    done = {row.node for row in plan.nodes if _is_as_wanted(row, nodes.get(row.node))}
+    if others := [row.node for row in plan.nodes if row.node in nodes and row.node not in done]:
+        raise RequestRefused("node-known", f"the log has {_told(others, 'node')} otherwise than the file")
+    named = {row.node for row in plan.nodes}
+    holders = {row.node: None for row in plan.tenants if row.form is GenerationForm.FIRST and row.node}
+    if lost := [node for node in holders if node not in named and node not in nodes]:
+        raise RequestRefused(
+            "node-not-registered",
+            f"{_told(lost, 'node')} neither registered nor in the file",
+            hint="a node of the first form has a row of its own: node, number, node_generation",
+        )
+    again, new, known = [], [], []
+    for chunk in chunks(plan, done):
+        there = [row.tenant for row in chunk.tenants if row.tenant in tenants]
+        if there and len(there) == len(chunk.tenants):
+            again.append(chunk)
+        else:
+            new.append(chunk)
+            known += there
+    if known:
+        raise RequestRefused(
+            "tenant-known",
+            f"the log knows {_told(known, 'tenant')}; nothing is imported",
+            hint="leave out the tenants that the log knows: their numbers are its own",
+        )
+    return Settled(again, new)
+
+
+def _is_as_wanted(row: ImportedNode, found: NodeState | None) -> bool:
+    """A node that is registered under its number, at this generation or above, is left as it is."""
+    if found is None or found.number != row.number or found.generation is None:
+        return False
+    return found.generation >= row.generation
+
+
+def _told(names: Sequence[str], noun: str) -> str:
+    more = ", …" if len(names) > _NAMED else ""
+    return f"{counted(len(names), noun)} ({', '.join(names[:_NAMED])}{more})"

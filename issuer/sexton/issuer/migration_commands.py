@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton.issuer.migration import Plan, chunks, read_plan
+from sexton.issuer.answers import NodeState, Subject
+from sexton.issuer.migration import Plan, read_plan, settle
 from sexton.issuer.scanning import Found, check_not_below, node_generations, of_other_form, or_none, scan
 from sexton.schemas.errors import UsageError
-from sexton.schemas.events import GenerationForm, ImportedNode
+from sexton.schemas.events import GenerationForm
 from sexton.schemas.settings import Settings, load
 from sexton.schemas.words import counted
 
@@ -89,49 +90,73 @@ def import_(
     A row with node, number and node_generation and without a tenant is a node of the first form; one that the
     log has, under this number and at this generation or above, is left as it is. Nothing is imported when a
     number is below what `--scan` finds, when keys there carry a node number that the file does not name, or
-    when the log knows one of the tenants already. The same file may be run again after an interruption.
+    when the log knows one of the tenants already. A key counts for each tenant of the file in whose folder it
+    is; what has no key there is told. After an interruption the same file may be run again, or one in which
+    rows that were not imported yet are mended.
     """
     from sexton.issuer.client import IssuerClient
 
     settings = load()
     plan = read_plan(file)
-    # One caller for all runs: a file that is imported again is answered, not refused.
+    # One caller for all runs: a chunk that is imported again is answered, not refused.
     with IssuerClient.of(settings, caller="sexton issuer import") as issuer:
-        known = _known_nodes(issuer, plan)
-        for place in [*(places or ()), *(at_least or ())]:
-            _check(plan, known, place, _scan(settings, place))
-        for request_id, tenants, nodes in chunks(plan, known):
-            issuer.import_tenants(tenants, nodes, request_id)
+        nodes = _known_nodes(issuer, plan)
+        _check_places(plan, nodes, settings, [*(places or ()), *(at_least or ())])
+        due = settle(plan, nodes, _known_tenants(issuer, plan))
+        for chunk in [*due.again, *due.new]:
+            issuer.import_tenants(chunk.tenants, chunk.nodes, chunk.request_id)
     print(
         f"imported: {counted(len(plan.tenants), 'tenant')}, {counted(len(plan.nodes), 'node')}",
         file=sys.stderr,
     )
 
 
-def _known_nodes(issuer: IssuerClient, plan: Plan) -> dict[str, ImportedNode]:
-    """Return the nodes of the file that the log has as the file says or above, with what the log says."""
-    known = {}
-    for row in plan.nodes:
-        state = issuer.node(row.node)
-        if state is None or state.number != row.number or state.generation is None:
-            continue
-        if state.generation >= row.generation:
-            known[row.node] = ImportedNode(row.node, row.number, state.generation)
+def _known_nodes(issuer: IssuerClient, plan: Plan) -> dict[str, NodeState]:
+    """Return the nodes that the file names, in rows of their own or as holders, as the log has them."""
+    holders = [row.node for row in plan.tenants if row.node and row.form is GenerationForm.FIRST]
+    names = dict.fromkeys([*(row.node for row in plan.nodes), *holders])
+    return {name: state for name in names if (state := issuer.node(name)) is not None}
+
+
+def _known_tenants(issuer: IssuerClient, plan: Plan) -> set[str]:
+    """Return the tenants of the file that the log knows: what is asked of them does not matter."""
+    from sexton.issuer.client import MAX_SUBJECTS
+
+    known: set[str] = set()
+    for start in range(0, len(plan.tenants), MAX_SUBJECTS):
+        asked = [Subject(row.tenant, 0, 0) for row in plan.tenants[start : start + MAX_SUBJECTS]]
+        known.update(subject.tenant for subject in issuer.validate(asked).windows)
     return known
 
 
-def _check(plan: Plan, known: dict[str, ImportedNode], place: str, found: list[Found]) -> None:
-    nodes = [known.get(row.node, row) for row in plan.nodes]
-    check_not_below(replace(plan, nodes=nodes), found)
-    if others := of_other_form(plan, found):
-        print(
-            f"warning: {place}: {counted(len(others), 'tenant')} with key suffixes of the other form than the"
-            f" one imported, which is fixed for ever: {', '.join(others[:5])}",
-            file=sys.stderr,
-        )
+def _check_places(
+    plan: Plan, nodes: Mapping[str, NodeState], settings: Settings, places: Sequence[str]
+) -> None:
+    """Refuse numbers that are too low for what stands in the places; what was not found there is told."""
+    names = [row.tenant for row in plan.tenants]
+    unseen = set(names)
+    for place in places:
+        found = _scan(settings, place, names)
+        check_not_below(plan, found, {node: state.generation or 0 for node, state in nodes.items()})
+        seen = {each.tenant for each in found} & set(names)
+        unseen -= seen
+        if names and not seen:
+            _warn(f"{place}: no key of a tenant in the file; is the prefix right?")
+        elif others := of_other_form(plan, found):
+            _warn(
+                f"{place}: {counted(len(others), 'tenant')} with key suffixes of the other form than the"
+                f" one imported, which is fixed for ever: {', '.join(others[:5])}"
+            )
+    if places and 0 < len(unseen) < len(names):
+        first = [name for name in names if name in unseen][:5]
+        _warn(f"{counted(len(unseen), 'tenant')} without a key in any place: {', '.join(first)}")
 
 
-def _scan(settings: Settings, place: str) -> list[Found]:
+def _warn(told: str) -> None:
+    print(f"warning: {told}", file=sys.stderr)
+
+
+def _scan(settings: Settings, place: str, tenants: Collection[str] = ()) -> list[Found]:
     from sexton.storage import ObjectStore, StoreSettings
 
     scheme, _, rest = place.partition("://")
@@ -140,4 +165,4 @@ def _scan(settings: Settings, place: str) -> list[Found]:
         raise UsageError(f"not s3://bucket/prefix/: {place}")
     if prefix and not prefix.endswith("/"):
         prefix += "/"
-    return scan(ObjectStore(StoreSettings.of(settings)).list_keys(bucket, prefix), prefix)
+    return scan(ObjectStore(StoreSettings.of(settings)).list_keys(bucket, prefix), prefix, tenants)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sexton.issuer.migration import Plan
@@ -45,20 +45,32 @@ class Found:
         self._highest[form] = max(generation, self._highest.get(form, 0))
 
 
-def scan(keys: Iterable[str], prefix: str) -> list[Found]:
+def scan(keys: Iterable[str], prefix: str, tenants: Collection[str] = ()) -> list[Found]:
     """Return what the objects under `prefix` say of each tenant: the first part of the key after it.
 
-    Suffixes are parsed strictly, so a name that ends in hex digits by chance can make a number too high,
-    which costs numbers, never too low. Keys without a part after the prefix belong to no tenant.
+    Names of `tenants` may hold slashes: a key belongs to each of them whose folder it is in, and to its first
+    part only if there is none. Where one tenant's folder is inside another's, or a name ends in hex digits by
+    chance, a number can be found too high, which costs numbers, never too low. Keys without a part after the
+    prefix belong to no tenant.
     """
     found: dict[str, Found] = {}
+    known = frozenset(tenants)
     for key in keys:
-        tenant, slash, _ = key[len(prefix) :].partition("/")
-        if tenant and slash:
+        for tenant in _owners(key[len(prefix) :], known):
             if tenant not in found:
                 found[tenant] = Found(tenant)
             found[tenant].add(key)
     return sorted(found.values(), key=lambda each: each.tenant)
+
+
+def _owners(path: str, tenants: frozenset[str]) -> list[str]:
+    first, at = path.partition("/")[0], path.find("/")
+    owners = []
+    while at >= 0:
+        if path[:at] in tenants:
+            owners.append(path[:at])
+        at = path.find("/", at + 1) if tenants else -1
+    return owners or ([first] if first and first != path else [])
 
 
 def node_generations(found: Iterable[Found]) -> dict[int, int]:
@@ -70,9 +82,10 @@ def node_generations(found: Iterable[Found]) -> dict[int, int]:
     return dict(sorted(highest.items()))
 
 
-def check_not_below(plan: Plan, found: Iterable[Found]) -> None:
+def check_not_below(plan: Plan, found: Iterable[Found], known: Mapping[str, int] | None = None) -> None:
     """Raise RequestRefused `below-scan` when a number is lower than what the bucket says.
 
+    `known` has the generations of nodes that the log knows: they count, not those of their rows.
     A second holder of a number that is in use would delete what is referenced, so the whole file is refused.
     The generations of a node stand in the keys of every tenant that it ever held, so the keys of tenants that
     the file does not name count too; those of a tenant of the final form only look packed by chance.
@@ -85,7 +98,7 @@ def check_not_below(plan: Plan, found: Iterable[Found]) -> None:
     numbers = {row.number for row in plan.nodes}
     faults = [
         *_told("tenant", "would start too low", list(_low_tenants(plan, seen))),
-        *_told("node", "would start too low", list(_low_nodes(plan, nodes))),
+        *_told("node", "would start too low", list(_low_nodes(plan, nodes, known or {}))),
         *_told(
             "node number",
             "used by keys but not named in the file",
@@ -115,10 +128,11 @@ def _low_tenants(plan: Plan, seen: Mapping[str, Found]) -> Iterator[str]:
             yield f"{row.tenant} at {or_none(row.generation)}, found {highest}"
 
 
-def _low_nodes(plan: Plan, nodes: Mapping[int, int]) -> Iterator[str]:
+def _low_nodes(plan: Plan, nodes: Mapping[int, int], known: Mapping[str, int]) -> Iterator[str]:
     for row in plan.nodes:
-        if row.generation < nodes.get(row.number, 0):
-            yield f"{row.node} (number {row.number}) at {row.generation}, found {nodes[row.number]}"
+        generation = max(row.generation, known.get(row.node, 0))
+        if generation < nodes.get(row.number, 0):
+            yield f"{row.node} (number {row.number}) at {generation}, found {nodes[row.number]}"
 
 
 def _told(noun: str, what: str, cases: list[str]) -> Iterator[str]:
