@@ -169,6 +169,24 @@ def test_published_re_attach_names_every_field(http: httpx.Client, unique: str) 
 
 
 @pytest.mark.real
+def test_published_calls_about_tenants_of_the_first_form(http: httpx.Client, unique: str) -> None:
+    """They have no place for a node generation: nothing of such a tenant is valid or handed out."""
+    node = f"n-{unique}"
+    registered = http.post("/v1/register-node", json={"node": node}).json()
+    attach = {"node": node, "tenant": unique, "node_generation": registered["node_generation"]}
+    http.post("/v1/attach", json=attach)
+    asked = {"tenants": [{"id": unique, "gen": 1}]}
+
+    for _ in "12":
+        reply = http.post("/upcall/v1/validate", json=asked).json()
+        assert reply == {"tenants": [{"id": unique, "valid": False}]}
+        refusal = http.post("/upcall/v1/re-attach", json={"node_id": node})
+        assert (refusal.status_code, refusal.json()["type"]) == (409, "other-form")
+        http.post("/v1/register-node", json={"node": node})
+    assert http.get(f"/v1/tenants/{unique}").json()["generation"] == 1
+
+
+@pytest.mark.real
 def test_health_metrics_and_openapi(http: httpx.Client, issuer: IssuerClient, unique: str) -> None:
     """Health, readiness, metrics and the API's description are served."""
     issuer.attach("n", unique)

@@ -129,3 +129,23 @@ class TestLargeCalls:
         assert granted.generations == again.generations == dict.fromkeys(tenants, 1)
         assert re_attach(service, "n") == dict.fromkeys(tenants, 2)
         assert counter(service, "events") == 6
+
+
+def test_what_is_handed_out_and_judged_is_counted(fresh: Installation, serve: Serve) -> None:
+    """Numbers of tenants and of nodes, by whichever call; subjects of both kinds of validate."""
+    service = serve(fresh.settings)
+    authority, soon = service.authority(), Deadline.after(20)
+    attach(service, "n", "t")
+    re_attach(service, "n")
+    authority.registrar.fence_tenant(wire.FenceTenant("t"), soon)
+    authority.registrar.register_node(wire.RegisterNode("n"), soon)
+    authority.registrar.import_tenants(wire.Import([wire.ImportedTenant("i", 7)]), soon)
+    authority.newest([("t", 3), ("t", 2), ("nobody", 1)], soon)
+    authority.validate(wire.Validate([wire.Subject("t", g, 0) for g in (1, 2, 3, 4)]), soon)
+
+    assert counter(service, "numbers_issued") == 4
+    counted = {
+        answer: service.metrics.registry.get_sample_value("sexton_issuer_subjects_total", {"answer": answer})
+        for answer in ("newest", "covered", "never", "unknown")
+    }
+    assert counted == {"newest": 2, "covered": 2, "never": 2, "unknown": 1}

@@ -69,15 +69,19 @@ class Authority:
         )
         return self._issue(call, deadline)
 
-    def re_attach(self, asked: wire.ReAttach, deadline: Deadline) -> Granted:
+    def re_attach(
+        self, asked: wire.ReAttach, deadline: Deadline, form: GenerationForm | None = None
+    ) -> Granted:
         """Give a node new generations of all that it holds; of nothing, if it holds nothing.
 
-        Raises RequestRefused: `request-id-conflict`, and `stale-node` for a node generation that is not the
-        newest: the node has been started again elsewhere and must stop.
+        Raises RequestRefused: `request-id-conflict`; `other-form` when it holds a tenant of another form than
+        the one that it can take; and `stale-node` for a node generation that is not the newest: the node has
+        been started again elsewhere and must stop.
         """
         request_id, caller = identity(asked.request_id, asked.caller, asked.node)
         operation = events.IssueOperation.RE_ATTACH
-        call = Call(request_id, caller, operation, asked.node, None, node_generation=asked.node_generation)
+        generation = asked.node_generation
+        call = Call(request_id, caller, operation, asked.node, None, form=form, node_generation=generation)
         return self._issue(call, deadline)
 
     def _issue(self, call: Call, deadline: Deadline) -> Granted:
@@ -99,7 +103,6 @@ class Authority:
         grants = self._witness.propose(part.tenants, deadline)
         event = issued_event(call, part, grants, ends.intents, datetime.now(UTC))
         if self._journal.append(event, part.number, deadline):
-            self._metrics.numbers.inc(len(event.grants))
             self._witness.project(part.tenants, deadline)
         else:
             self._witness.withdraw(part.tenants, deadline)
@@ -152,15 +155,25 @@ class Authority:
             assert state.genesis is not None
             answers = [a for a in (_answer(state, s) for s in asked.subjects) if a is not None]
             validation = wire.Validation(state.log_offset, state.genesis.intents_topic_id, answers)
-        self._count(len(asked.subjects), answers)
+        newest = sum(answer.newest for answer in answers)
+        spans = sum(type(answer.start) is int for answer in answers)
+        never = len(answers) - spans
+        self._count(len(asked.subjects), newest=newest, covered=spans - newest, never=never)
         return validation
 
     def newest(self, asked: Sequence[tuple[str, int]], deadline: Deadline) -> list[tuple[str, bool]]:
-        """Tell for each known tenant whether the generation is the newest, behind a barrier of its own."""
+        """Tell for each known tenant whether the generation is the newest, behind a barrier of its own.
+
+        Of a tenant of the first form it never is: nothing says which generation of its node is meant.
+        """
         self.barrier(wire.Barrier(), deadline)
         self._witness.agree({name for name, _ in asked}, deadline)
         with self._reader.state() as state:
-            return [(name, state.newest(name) == g) for name, g in asked if state.known(name)]
+            known = [(tenant, g) for name, g in asked if (tenant := state.tenant(name)) is not None]
+            verdicts = [(t.name, t.newest == g and t.form is GenerationForm.FINAL) for t, g in known]
+        newest = sum(valid for _, valid in verdicts)
+        self._count(len(asked), newest=newest, never=len(verdicts) - newest)
+        return verdicts
 
     def view(self, tenant: str, history: int, deadline: Deadline) -> wire.TenantView | None:
         """Return a tenant with its newest `history` generations, None when the log does not know it."""
@@ -186,11 +199,8 @@ class Authority:
             issues = [tenant.issue(generation) for tenant, generation in found if tenant is not None]
         return {issue.node for issue in issues if issue is not None and issue.node is not None}
 
-    def _count(self, asked: int, answers: Sequence[wire.Answer]) -> None:
-        newest = sum(answer.newest for answer in answers)
-        spans = sum(type(answer.start) is int for answer in answers)
-        counts = {"newest": newest, "covered": spans - newest, "never": len(answers) - spans}
-        for answer, count in {**counts, "unknown": asked - len(answers)}.items():
+    def _count(self, asked: int, **answers: int) -> None:
+        for answer, count in {**answers, "unknown": asked - sum(answers.values())}.items():
             self._metrics.subjects.labels(answer).inc(count)
 
 

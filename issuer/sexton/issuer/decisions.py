@@ -45,7 +45,8 @@ class Granted:
 class Call:
     """An issue call; `tenants` is None for a re-attach, which takes what the node holds.
 
-    `form` is that of tenants which are new; `node_generation` the one that the caller has, if it has one.
+    `form` is that of tenants which are new, in a re-attach the only one that the caller can take;
+    `node_generation` the one that the caller has, if it has one.
     """
 
     request_id: str
@@ -128,6 +129,8 @@ def _node_generation(state: State, call: Call, wanted: Sequence[str]) -> int | N
     if call.node_generation is not None:
         check_node(state, call.node, call.node_generation)
     if call.tenants is None:
+        if call.form is not None:
+            _form(state, call, wanted)
         node = state.node(call.node)
         return node.newest if node else None
     return check_node(state, call.node, None) if _form(state, call, wanted) is GenerationForm.FIRST else None

@@ -136,7 +136,7 @@ def _add_calls(app: FastAPI, service: Service, workers: _Workers) -> None:
 def _add_upcalls(app: FastAPI, service: Service, workers: _Workers) -> None:
     def re_attach(body: wire.UpcallReAttach, call: _Call) -> wire.UpcallReAttachAnswer:
         asked = wire.ReAttach(node=node_of(body.node_id))
-        granted = service.authority().re_attach(asked, call.deadline)
+        granted = service.authority().re_attach(asked, call.deadline, GenerationForm.FINAL)
         return wire.UpcallReAttachAnswer([wire.UpcallTenant(t, g) for t, g in granted.generations.items()])
 
     def validate(body: wire.UpcallValidate, call: _Call) -> wire.UpcallValidateAnswer:

@@ -48,7 +48,9 @@ class Journal:
         with self.reader.state() as state:
             request = state.request(event.request_id)
         valid = request is not None and request.offsets.get(part) == offset
-        if not valid:
+        if valid:
+            self._metrics.numbers.inc(_numbers(event))
+        else:
             self._metrics.voids.labels(self.reader.void_reason(offset)).inc()
         return valid
 
@@ -58,3 +60,13 @@ class Journal:
         self._metrics.events.inc()
         self.reader.wait_for(offset, deadline)
         return offset
+
+
+def _numbers(event: RequestEvent) -> int:
+    """Return how many numbers an event hands out; those of an import were handed out elsewhere."""
+    match event:
+        case events.Issued() | events.IssuedFirstForm():
+            return len(event.grants)
+        case events.NodeRegistered() | events.Fenced():
+            return 1
+    return 0
