@@ -21,11 +21,16 @@ from sexton.deploy.local import Installation
 from sexton.issuer import http as http_module
 from sexton.issuer import service as service_module
 from sexton.issuer.client import IssuerClient
+from sexton.issuer.deadline import Deadline
 from sexton.issuer.http import create_app
+from sexton.issuer.log import LogReader
+from sexton.issuer.positions import Positions
 from sexton.issuer.projection import RedisUnavailable
 from sexton.issuer.request_ids import new_id
+from sexton.issuer.service import Service
 from sexton.issuer.snapshots import Snapshots
-from sexton.schemas.errors import EnvironmentFault, IssuerUnavailable
+from sexton.schemas.errors import EnvironmentFault, IssuerUnavailable, KafkaUnavailable
+from sexton.schemas.events import Genesis
 
 pytestmark = pytest.mark.real
 
@@ -76,6 +81,34 @@ def test_a_graceful_stop_answers_calls_in_flight(fresh: Installation) -> None:
 
     assert ended == 0
     assert all(error is None or isinstance(error, IssuerUnavailable) for error in outcomes)
+
+
+@pytest.mark.parametrize("waits_for", ["fold", "kafka"])
+def test_a_stop_before_it_is_ready(
+    fresh: Installation, monkeypatch: pytest.MonkeyPatch, waits_for: str
+) -> None:
+    """A long log that is being folded, or a Kafka that went away, does not hold the stop up."""
+
+    def away(*_: object) -> None:
+        raise KafkaUnavailable("away")
+
+    checked = Service._read_genesis
+
+    def then_away(self: Service, deadline: Deadline) -> Genesis:
+        genesis = checked(self, deadline)
+        monkeypatch.setattr(Positions, "_read_once", away)
+        return genesis
+
+    if waits_for == "fold":
+        monkeypatch.setattr(LogReader, "_step", lambda _: time.sleep(0.01))
+    else:
+        monkeypatch.setattr(Service, "_read_genesis", then_away)
+    service = Service(fresh.settings)
+    assert not service.wait_ready(1)
+    begun = time.monotonic()
+    service.stop()
+
+    assert time.monotonic() - begun < 5
 
 
 def test_a_slow_call_is_answered_during_the_stop(fresh: Installation, serve: Serve) -> None:

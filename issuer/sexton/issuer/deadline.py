@@ -20,17 +20,23 @@ _LEAST_S = 0.01  # less is no time for a step: client libraries may take it for 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """An instant of the monotonic clock, seconds, that every step of a call looks at."""
+    """An instant of the monotonic clock, seconds, that every step of a call looks at.
+
+    It is over before that once `stopping` is set.
+    """
 
     at: float
+    stopping: threading.Event | None = None
 
     @classmethod
-    def after(cls, seconds: float) -> Deadline:
+    def after(cls, seconds: float, stopping: threading.Event | None = None) -> Deadline:
         """Return the deadline that many seconds from now."""
-        return cls(time.monotonic() + seconds)
+        return cls(time.monotonic() + seconds, stopping)
 
     def left(self) -> float:
         """Return the seconds left, never below 0."""
+        if self.stopping is not None and self.stopping.is_set():
+            return 0.0
         return max(0.0, self.at - time.monotonic())
 
     def require(self, what: str) -> float:

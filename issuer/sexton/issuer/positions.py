@@ -20,6 +20,7 @@ __all__ = ["REACH_S", "Ends", "Positions", "WrongTopic"]
 REACH_S = 15.0
 """Seconds in which brokers answer an operator's command, or are given up; folding the log may take longer."""
 _ATTEMPT_S = 1.0
+_LONGEST_S = 8.0
 _PAUSE_S = 0.05
 
 
@@ -75,7 +76,7 @@ class Positions:
                 if deadline.left() <= _PAUSE_S:
                     raise
                 self._look_again(deadline)
-                attempt_s *= 2  # it may be slow only
+                attempt_s = min(attempt_s * 2, _LONGEST_S)  # it may be slow only
             else:
                 if ends is not None:
                     return ends

@@ -88,7 +88,7 @@ class Service:
     def _get_ready(self) -> None:
         """Fold the log to its end, then bring Redis up to it; environment faults are waited out."""
         while not self._stopping.is_set():
-            deadline = Deadline.after(_START_ATTEMPT_S)
+            deadline = Deadline.after(_START_ATTEMPT_S, self._stopping)
             try:
                 self._start_fold(deadline)
                 self._authority.catch_up(deadline)
@@ -96,6 +96,8 @@ class Service:
                     names = [tenant.name for tenant in state if tenant.issues]
                 self.witness.agree(names, deadline)
             except LogBroken as error:  # nothing can make it ready again
+                if self._stopping.is_set():
+                    return
                 self.reader.fail(str(error))
                 self._refusal = error
                 self._settled.set()
@@ -192,6 +194,7 @@ class Service:
         self._stopping.set()
         self.ready.clear()
         self._settled.set()
+        self.reader.fail("the issuer is stopping")  # who waits for the fold waits no longer
         self._thread.join()
         self._watcher.join()
         self._keeper.stop()
