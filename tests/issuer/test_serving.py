@@ -179,15 +179,23 @@ def test_too_many_calls_are_refused(
 def test_a_call_that_waited_too_long_is_not_carried_out(
     fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time that a call waits for a thread counts: one whose client has given up changes nothing."""
+    """A call that finds no thread in its time is told so in that time, and changes nothing."""
     from fastapi.testclient import TestClient
 
-    service = serve(fresh.settings)
-    monkeypatch.setattr(service, "settings", service.settings.model_copy(update={"issuer_timeout_s": 1e-6}))
-    with TestClient(create_app(service)) as client:
-        reply = client.post("/v1/attach", json={"node": "n", "tenant": "t"})
+    class Busy(ThreadPoolExecutor):
+        def __init__(self, *_: Any, **__: Any) -> None:
+            super().__init__(1)
+            self.submit(time.sleep, 3)
 
-    assert (reply.status_code, reply.json()["type"]) == (503, "kafka-unavailable")
+    service = serve(fresh.settings)
+    monkeypatch.setattr(service, "settings", service.settings.model_copy(update={"issuer_timeout_s": 0.5}))
+    monkeypatch.setattr(http_module, "ThreadPoolExecutor", Busy)
+    with TestClient(create_app(service)) as client:
+        begun = time.monotonic()
+        reply = client.post("/v1/attach", json={"node": "n", "tenant": "t"})
+        took = time.monotonic() - begun
+
+    assert (reply.status_code, reply.json()["type"], took < 2) == (503, "overloaded", True)
     with service.reader.state() as state:
         assert not state.known("t")
 

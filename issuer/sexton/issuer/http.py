@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,6 +35,7 @@ _T = TypeVar("_T")
 _THREADS = 64
 _WAITING = 512
 _HISTORY = 50
+_GRACE_S = 0.5  # a call tells by itself why it could not be carried out in time
 _CLIENT_GONE = 499
 
 
@@ -52,14 +54,24 @@ class _Workers:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="sexton-call")
         self._waiting = 0
 
-    async def run(self, work: Callable[[], _T]) -> _T:
+    @asynccontextmanager
+    async def admit(self) -> AsyncIterator[None]:
+        """Hold one of the places that there are for calls under way, from the first byte of the body."""
         if self._waiting >= _WAITING:
-            raise Overloaded
+            raise Overloaded("too many calls are waiting")
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            yield
         finally:
             self._waiting -= 1
+
+    async def run(self, work: Callable[[], _T], deadline: Deadline) -> _T:
+        """Run a call in a thread; one that finds none in its time is not carried out."""
+        running = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        try:
+            return await asyncio.wait_for(running, deadline.left() + _GRACE_S)
+        except TimeoutError as error:
+            raise Overloaded("no time left: too many calls, or one that takes too long") from error
 
     def close(self) -> None:
         self._pool.shutdown(wait=True)
@@ -159,7 +171,10 @@ def _add_views(app: FastAPI, service: Service, workers: _Workers) -> None:
     async def tenant(request: Request, tenant: str, history: int = _HISTORY) -> Response:
         """One tenant with its newest generations and their windows."""
         call = _begin(request, service)
-        view = await workers.run(lambda: service.authority().view(tenant, history, call.deadline))
+        async with workers.admit():
+            view = await workers.run(
+                lambda: service.authority().view(tenant, history, call.deadline), call.deadline
+            )
         if view is None:
             raise RequestRefused("unknown-tenant", f"the log does not know the tenant: {tenant}", status=404)
         return _json(view)
@@ -168,22 +183,28 @@ def _add_views(app: FastAPI, service: Service, workers: _Workers) -> None:
     async def node(request: Request, node: str, history: int = _HISTORY) -> Response:
         """One node of the first form with its newest node generations and their windows."""
         call = _begin(request, service)
-        view = await workers.run(lambda: service.authority().node_view(node, history, call.deadline))
+        async with workers.admit():
+            view = await workers.run(
+                lambda: service.authority().node_view(node, history, call.deadline), call.deadline
+            )
         if view is None:
             raise RequestRefused("unknown-node", f"the node has not registered: {node}", status=404)
         return _json(view)
 
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
         """The process is alive."""
         return {"status": "ok"}
 
+    @app.head("/readyz", include_in_schema=False)
     @app.get("/readyz")
     async def readyz() -> dict[str, int | str]:
         """Calls are answered: the log is folded to its end and Redis agrees with it."""
         service.check_ready()
         return {"status": "ready", "log_offset": service.reader.next_offset - 1}
 
+    @app.head("/metrics", include_in_schema=False)
     @app.get("/metrics")
     async def metrics() -> Response:
         """Prometheus metrics."""
@@ -204,7 +225,8 @@ def _endpoint(
     changes = body not in (wire.Validate, wire.UpcallValidate, wire.Barrier)
 
     def carry_out(raw: bytes, call: _Call) -> Response:
-        call.deadline.require("a thread for the call")
+        if call.deadline.left() == 0:
+            raise Overloaded("no time left: too many calls")
         asked = decode(decoder, raw)
         permit(call.identity, asked)
         return _json(work(asked, call))
@@ -214,8 +236,9 @@ def _endpoint(
         try:
             call = _begin(request, service)
             who = str(call.identity.node or call.identity.role) if call.identity else "-"
-            raw = await read_body(request)
-            return await workers.run(lambda: carry_out(raw, call))
+            async with workers.admit():
+                raw = await read_body(request, call.deadline)
+                return await workers.run(lambda: carry_out(raw, call), call.deadline)
         except ClientDisconnect:
             problem = "client-gone"
             return Response(status_code=_CLIENT_GONE)  # nobody reads it
@@ -251,6 +274,8 @@ def _problem_handler(service: Service) -> Any:
         problem = problem_of_any(error)
         service.metrics.refused.labels(problem.type).inc()
         body = msgspec.json.encode(problem)
-        return Response(body, problem.status, headers_of(problem), media_type="application/problem+json")
+        return Response(
+            body, problem.status, headers_of(problem, error), media_type="application/problem+json"
+        )
 
     return handle

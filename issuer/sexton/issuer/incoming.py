@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TypeVar
 
 import msgspec
 from fastapi import Request
 from starlette.convertors import Convertor, register_url_convertor
 
+from sexton.issuer.deadline import Deadline
 from sexton.schemas.errors import RequestRefused, UsageError
 
 __all__ = ["decode", "node_of", "read_body"]
@@ -33,8 +35,18 @@ class _Name(Convertor[str]):
 register_url_convertor("sexton_name", _Name())
 
 
-async def read_body(request: Request) -> bytes:
-    """Return the body; one that is too large is refused before more of it is kept than the limit."""
+async def read_body(request: Request, deadline: Deadline) -> bytes:
+    """Return the body; one that is too large, or comes too slowly, is refused, and no more of it is kept.
+
+    Raises RequestRefused: `too-large`, `too-slow`.
+    """
+    try:
+        return await asyncio.wait_for(_whole_body(request), deadline.left())
+    except TimeoutError as error:
+        raise RequestRefused("too-slow", "the body did not come in the time of a call", status=408) from error
+
+
+async def _whole_body(request: Request) -> bytes:
     length = request.headers.get("content-length", "0")
     raw = bytearray()
     if not length.isdecimal() or int(length) <= _MAX_BODY:
@@ -53,6 +65,8 @@ def decode(decoder: msgspec.json.Decoder[_T], raw: bytes) -> _T:
         return decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UsageError(str(error)) from error
+    except RecursionError as error:
+        raise UsageError("the body is nested too deeply") from error
 
 
 def node_of(node_id: int | str) -> str:

@@ -25,7 +25,7 @@ from sexton.issuer.snapshot_topic import TopicReader
 from sexton.issuer.snapshots import Snapshots
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
-from sexton.schemas.errors import KafkaUnavailable, LogBroken, UndecodableRecord
+from sexton.schemas.errors import KafkaUnavailable, LogBroken, RequestRefused, SextonError, UndecodableRecord
 from sexton.schemas.settings import Settings
 
 __all__ = ["MAX_EVENT_BYTES", "LogReader", "LogWriter", "decode_event", "open_reader"]
@@ -225,7 +225,7 @@ class LogWriter:
         """Append an event and return its offset.
 
         Raises KafkaUnavailable when it is not acknowledged in time: then it may be in the log, or get there
-        later, and only the log can tell.
+        later, and only the log can tell; RequestRefused `too-large` for one that no broker takes.
         """
         left = deadline.require("appending to the generations log")
         written: Future[int] = Future()
@@ -234,7 +234,7 @@ class LogWriter:
             if error is None:
                 written.set_result(cast(int, message.offset()))
             else:
-                written.set_exception(KafkaUnavailable(f"appending to the generations log: {error.str()}"))
+                written.set_exception(_not_appended(error))
                 if error.fatal() or error.code() in _DEAD_PRODUCER:
                     self._rebuild()
 
@@ -243,10 +243,12 @@ class LogWriter:
             self._producer.produce(
                 self._topic, value, partition=0, headers=_headers(event), on_delivery=delivered
             )
-        except (BufferError, KafkaException) as error:
-            if isinstance(error, KafkaException) and error.args[0].code() in _DEAD_PRODUCER:
-                self._rebuild()
+        except BufferError as error:
             raise KafkaUnavailable(f"appending to the generations log: {error}") from error
+        except KafkaException as error:
+            if error.args[0].code() in _DEAD_PRODUCER:
+                self._rebuild()
+            raise _not_appended(error.args[0]) from error
         try:
             return written.result(timeout=left)
         except FutureTimeout as error:
@@ -286,6 +288,13 @@ class LogWriter:
     def _poll(self) -> None:
         while not self._stopping.is_set():
             self._producer.poll(_POLL_S)
+
+
+def _not_appended(error: KafkaError) -> SextonError:
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:  # and never will be
+        told = f"the event would be larger than the log takes, {MAX_EVENT_BYTES} bytes: split the call"
+        return RequestRefused("too-large", told, status=413)
+    return KafkaUnavailable(f"appending to the generations log: {error.str()}")
 
 
 def _headers(event: events.GenerationEvent) -> Any:

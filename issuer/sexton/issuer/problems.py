@@ -66,6 +66,15 @@ def problem_of_any(error: Exception) -> wire.Problem:
     return wire.Problem("internal-error", "internal error", 500, "see the issuer's log")
 
 
-def headers_of(problem: wire.Problem) -> dict[str, str] | None:
-    """Return what the client needs besides the document."""
-    return {503: {"retry-after": "1"}, 401: {"www-authenticate": "Bearer"}}.get(problem.status)
+def headers_of(problem: wire.Problem, error: Exception | None = None) -> dict[str, str]:
+    """Return what the client needs besides the document; what is left of a refused body is not read."""
+    given = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    return {**given, **_HEADERS.get(problem.status, {})}
+
+
+_HEADERS = {
+    401: {"www-authenticate": "Bearer"},
+    408: {"connection": "close"},
+    413: {"connection": "close"},
+    503: {"retry-after": "1"},
+}
