@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from sexton.issuer.deadline import Deadline
@@ -11,6 +11,7 @@ from sexton.issuer.genesis import check_genesis
 from sexton.issuer.log import LogReader, open_reader
 from sexton.issuer.positions import REACH_S, Positions
 from sexton.issuer.projection import Difference, Entry, Projection, entries_of
+from sexton.issuer.state import State
 from sexton.schemas.errors import SextonError
 from sexton.schemas.settings import Settings
 
@@ -38,24 +39,47 @@ def verify_projection(settings: Settings, timeout_s: float = 600.0) -> list[Diff
     """Return every tenant of which Redis holds something else than the log says, either's tenants.
 
     The service may be running: what differs is looked at again until it has differed three times, each time
-    with the log read to its end before and after. Raises SextonError.
+    with the log read to its end afterwards; an entry that follows the log meanwhile is merely late. Raises
+    SextonError.
     """
     deadline = Deadline.after(timeout_s)
     with _folded(settings, deadline) as (positions, reader, projection):
-        suspects: set[str] | None = None
-        found: list[Difference] = []
+        found: dict[str, Difference] | None = None
         for attempt in range(_ROUNDS):
             if attempt:
                 time.sleep(_PAUSE_S)
             held = projection.everything()
             reader.wait_for(positions.read(deadline).log_end - 1, deadline)
             with reader.state() as state:
-                expected = entries_of(state)
-            found = [d for d in _differences(expected, held) if suspects is None or d.tenant in suspects]
+                found = _still(state, found, _differences(entries_of(state), held))
             if not found:
                 break
-            suspects = {d.tenant for d in found}
-        return found
+        return list((found or {}).values())
+
+
+def _still(
+    state: State, before: Mapping[str, Difference] | None, now: Iterable[Difference]
+) -> dict[str, Difference]:
+    """Return the differences that are there now, and were before if that was looked at."""
+    if before is None:
+        return {each.tenant: each for each in now}
+    return {
+        each.tenant: each
+        for each in now
+        if each.tenant in before and not _follows(state, before[each.tenant], each)
+    }
+
+
+def _follows(state: State, before: Difference, now: Difference) -> bool:
+    """Tell whether an entry has moved on to what the log said a moment ago, so far as that is remembered."""
+    tenant = state.tenant(now.tenant)
+    if tenant is None or now.raw == before.raw or not now.only_late or not now.raw:
+        return False
+    generation, _, offset = now.raw.partition("@")
+    issue = tenant.issue(int(generation))
+    if issue is None:  # forgotten, or never issued
+        return int(generation) < tenant.first and int(offset) < tenant.issues[0].log_offset
+    return issue.log_offset == int(offset)
 
 
 def _differences(expected: dict[str, Entry], held: dict[str, Entry]) -> Iterator[Difference]:
