@@ -13,7 +13,6 @@ import ssl
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -32,7 +31,15 @@ from sexton.issuer.answers import (
     TenantState,
     Validation,
 )
-from sexton.issuer.reading import attachments_of, gather, registered, span_of, subject_body
+from sexton.issuer.reading import (
+    Unanswered,
+    answer_of,
+    attachments_of,
+    gather,
+    registered,
+    span_of,
+    subject_body,
+)
 from sexton.schemas.errors import InvalidSettings, IssuerUnavailable, RequestRefused
 from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant, PartitionOffsets
 from sexton.schemas.forms import to_json
@@ -55,24 +62,7 @@ __all__ = [
 MAX_SUBJECTS = 10_000
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 1.0
-_HOPELESS = ("log-broken", "wrong-topic")  # an operator has to act first
 _RANDOM = random.SystemRandom()
-
-
-@dataclass(frozen=True, slots=True)
-class _Unanswered:
-    """No answer, or none for now: what was asked may have been done.
-
-    A value and not an exception, so that what is raised in the end is one error without a chain of others.
-    `closed` tells that the server closed a connection that was kept for reuse.
-    """
-
-    told: str
-    hint: str | None = None
-    closed: bool = False
-
-    def error(self) -> IssuerUnavailable:
-        return IssuerUnavailable(self.told, hint=self.hint)
 
 
 class IssuerClient:
@@ -332,7 +322,7 @@ class IssuerClient:
         wait_s = _FIRST_WAIT_S
         while True:
             answer = self._once("POST", path, body, end)
-            if not isinstance(answer, _Unanswered):
+            if not isinstance(answer, Unanswered):
                 return answer
             pause_s = wait_s * _RANDOM.uniform(0.5, 1.0)
             if time.monotonic() + pause_s >= end:
@@ -343,13 +333,13 @@ class IssuerClient:
     def _call(self, method: str, path: str, body: Any, end: float) -> dict[str, Any]:
         """Ask once, or twice when the server closed a connection that was kept for reuse."""
         answer = self._once(method, path, body, end)
-        if isinstance(answer, _Unanswered) and answer.closed:
+        if isinstance(answer, Unanswered) and answer.closed:
             answer = self._once(method, path, body, end)
-        if isinstance(answer, _Unanswered):
+        if isinstance(answer, Unanswered):
             raise answer.error()
         return answer
 
-    def _once(self, method: str, path: str, body: Any, end: float) -> dict[str, Any] | _Unanswered:
+    def _once(self, method: str, path: str, body: Any, end: float) -> dict[str, Any] | Unanswered:
         left = end - time.monotonic()
         if left <= 0:
             raise IssuerUnavailable("no time left for a call to the issuer")
@@ -357,8 +347,8 @@ class IssuerClient:
             response = self._http().request(method, self._url + path, json=body, timeout=left)
         except (httpx.TransportError, httpx.InvalidURL) as error:
             told = f"the issuer does not answer: {self._url}: {error or type(error).__name__}"
-            return _Unanswered(told, _AWAY_HINT, isinstance(error, httpx.RemoteProtocolError))
-        return _answer(response)
+            return Unanswered(told, _AWAY_HINT, isinstance(error, httpx.RemoteProtocolError))
+        return answer_of(response)
 
     def _http(self) -> httpx.Client:
         """Return this process's client: connections must not be shared with a forked child."""
@@ -382,21 +372,3 @@ class IssuerClient:
 
 _LIMITS = httpx.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=4.0)
 _AWAY_HINT = "is it running, and SEXTON_ISSUER_URL right? `sexton issuer serve`, `sexton local status`"
-
-
-def _answer(response: httpx.Response) -> dict[str, Any] | _Unanswered:
-    try:
-        answer = response.json()
-    except ValueError:
-        raise IssuerUnavailable(f"not an issuer's answer: status {response.status_code}") from None
-    if response.status_code < 300 and isinstance(answer, dict):
-        return answer
-    if not isinstance(answer, dict) or not isinstance(answer.get("type"), str):
-        raise IssuerUnavailable(f"not an issuer's answer: status {response.status_code}")
-    detail = str(answer.get("detail", ""))
-    if response.status_code >= 500 or response.status_code == 429:
-        unanswered = _Unanswered(f"the issuer cannot answer: {answer['type']}: {detail}", answer.get("hint"))
-        if answer["type"] in _HOPELESS:
-            raise unanswered.error()
-        return unanswered
-    raise RequestRefused(answer["type"], detail, status=response.status_code, hint=answer.get("hint"))

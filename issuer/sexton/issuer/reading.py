@@ -3,13 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import httpx
+
 from sexton.issuer.answers import Attachment, Gathered, Registration, Span, Subject, packed
-from sexton.schemas.errors import IssuerUnavailable
+from sexton.schemas.errors import IssuerUnavailable, RequestRefused
 from sexton.schemas.windows import Window
 
-__all__ = ["attachments_of", "gather", "registered", "span_of", "subject_body"]
+__all__ = ["Unanswered", "answer_of", "attachments_of", "gather", "registered", "span_of", "subject_body"]
+
+_HOPELESS = ("log-broken", "wrong-topic")  # an operator has to act first
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """No answer, or none for now: what was asked may have been done.
+
+    A value and not an exception, so that what is raised in the end is one error without a chain of others.
+    `closed` tells that the server closed a connection that was kept for reuse.
+    """
+
+    told: str
+    hint: str | None = None
+    closed: bool = False
+
+    def error(self) -> IssuerUnavailable:
+        """Return it as what is raised in the end."""
+        return IssuerUnavailable(self.told, hint=self.hint)
+
+
+def answer_of(response: httpx.Response) -> dict[str, Any] | Unanswered:
+    """Return what was answered; raises RequestRefused for a no, IssuerUnavailable for what is no answer."""
+    try:
+        answer = response.json()
+    except ValueError:
+        raise IssuerUnavailable(f"not an issuer's answer: status {response.status_code}") from None
+    if response.status_code < 300 and isinstance(answer, dict):
+        return answer
+    if not isinstance(answer, dict) or not isinstance(answer.get("type"), str):
+        raise IssuerUnavailable(f"not an issuer's answer: status {response.status_code}")
+    detail = str(answer.get("detail", ""))
+    if response.status_code >= 500 or response.status_code == 429:
+        unanswered = Unanswered(f"the issuer cannot answer: {answer['type']}: {detail}", answer.get("hint"))
+        if answer["type"] in _HOPELESS:
+            raise unanswered.error()
+        return unanswered
+    raise RequestRefused(answer["type"], detail, status=response.status_code, hint=answer.get("hint"))
 
 
 def subject_body(subject: Subject) -> dict[str, Any]:
