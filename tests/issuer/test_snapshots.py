@@ -8,11 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.issuing import Serve, attach, counter, newest, re_attach
-from tests.support.snapshots import (
-    Place,
-    flipped_bit,
-    put,
-)
+from tests.support.snapshots import Place, changed, flipped_bit, put
 
 from sexton.deploy.local import Installation
 from sexton.issuer import wire
@@ -43,6 +39,14 @@ def test_a_reader_starts_from_the_newest(filled: tuple[Place, list[Snapshot]], s
             ("c", 1, "n9"),
         ]
     reader.stop()
+
+
+def test_a_manifest_of_a_version_that_made_no_digest(filled: tuple[Place, list[Snapshot]]) -> None:
+    """An older version's snapshot is used: its manifest has nothing to be compared with."""
+    place, (_, second) = filled
+    changed(digest="")(place.settings, second)
+
+    assert place.start_offset() == second.log_offset
 
 
 def test_a_service_on_a_snapshot_answers_as_before(

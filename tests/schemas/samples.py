@@ -50,6 +50,24 @@ OUTCOME = events.Outcome(
     effects={"hidden": 1, "absent": 1},
 )
 
+MANIFEST = events.SnapshotManifest(
+    snapshot_id="00000001099511627776-0123456789ab",
+    format=1,
+    genesis=events.Genesis(1, "MkU3OEVBNTcwNTJENDM2Qg", "generations-id", "intents-id", _NOW),
+    log_offset=2**40,
+    seal=b"\x00" * 31 + b"\xff",
+    high=[0, 17, 2**40],
+    floor=[0, 3],
+    request_mark=-1,
+    tenants=2,
+    nodes=1,
+    requests=1,
+    sizes=[200, 164],
+    checksum=b"\xff" * 32,
+    written_at=_NOW,
+    digest="01" * 32,
+)
+
 SAMPLES: dict[str, events.Event] = {
     "deletion_intent": INTENT,
     "deletion_intent_prefix": events.DeletionIntent(
@@ -185,22 +203,7 @@ SAMPLES: dict[str, events.Event] = {
         request_grant_owners=[0, -1],
         request_grant_numbers=[0xFF_FFFF, 12],
     ),
-    "snapshot_manifest": events.SnapshotManifest(
-        snapshot_id="00000001099511627776-0123456789ab",
-        format=1,
-        genesis=events.Genesis(1, "MkU3OEVBNTcwNTJENDM2Qg", "generations-id", "intents-id", _NOW),
-        log_offset=2**40,
-        seal=b"\x00" * 31 + b"\xff",
-        high=[0, 17, 2**40],
-        floor=[0, 3],
-        request_mark=-1,
-        tenants=2,
-        nodes=1,
-        requests=1,
-        sizes=[200, 164],
-        checksum=b"\xff" * 32,
-        written_at=_NOW,
-    ),
+    "snapshot_manifest": MANIFEST,
 }
 
 
@@ -227,6 +230,7 @@ OLDER: dict[tuple[str, int], events.Event] = {
         after="tenants/é",
     ),
     ("outcome", 1): replace(OUTCOME, effects={}),
+    ("snapshot_manifest", 1): replace(MANIFEST, digest=""),
 }
 
 

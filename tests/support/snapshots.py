@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.positions import Positions
 from sexton.issuer.snapshot_topic import SnapshotTopic, TopicReader
-from sexton.issuer.snapshots import LogFacts, Snapshot, Snapshots
+from sexton.issuer.snapshots import LogFacts, Snapshot, Snapshots, digest_of
 from sexton.schemas import records
 from sexton.schemas.codec import Codec
 from sexton.schemas.settings import Settings
@@ -84,8 +84,9 @@ def missing_manifest(settings: Settings, snapshot: Snapshot) -> None:
 
 
 def manifest(settings: Settings, snapshot: Snapshot, **changes: Any) -> None:
-    """The manifest says something else."""
+    """The manifest says something else, and its digest fits."""
     changed = replace(snapshot.manifest, **changes)
+    changed = replace(changed, digest=digest_of(changed))
     put(settings, f"{changed.snapshot_id}/manifest", codec.encode(changed))
 
 
@@ -109,6 +110,16 @@ def another_format(settings: Settings, snapshot: Snapshot) -> None:
     manifest(settings, snapshot, format=2)
 
 
+def changed(**changes: Any) -> Damage:
+    """The manifest says something else than what was written."""
+
+    def damage(settings: Settings, snapshot: Snapshot) -> None:
+        said = replace(snapshot.manifest, **changes)
+        put(settings, f"{snapshot.found.snapshot_id}/manifest", codec.encode(said))
+
+    return damage
+
+
 def garbage(settings: Settings, snapshot: Snapshot) -> None:
     """The manifest is no manifest."""
     put(settings, f"{snapshot.found.snapshot_id}/manifest", b"garbage")
@@ -124,6 +135,10 @@ DAMAGES: list[tuple[Damage, str]] = [
     (another_cluster, "another Kafka cluster"),
     (another_format, "another version"),
     (garbage, "cannot be read"),
+    (changed(high=[10**6] * 3), "digest is wrong"),
+    (changed(floor=[10**6] * 3), "digest is wrong"),
+    (changed(request_mark=2**60), "digest is wrong"),
+    (changed(seal=b"x" * 32), "digest is wrong"),
 ]
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import json
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import cast
 
@@ -26,11 +27,14 @@ from sexton.issuer.state import State
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import LogBroken, UndecodableRecord
 from sexton.schemas.events import Genesis, SnapshotChunk, SnapshotManifest
+from sexton.schemas.forms import to_json
 from sexton.schemas.settings import Settings
 
-__all__ = ["KEPT", "LogFacts", "Snapshot", "Snapshots", "manifest_of"]
+__all__ = ["KEPT", "LogFacts", "Snapshot", "Snapshots", "digest_of", "manifest_of"]
 
 KEPT = 2
+_FIELDS = list(SnapshotManifest.__dataclass_fields__)
+_DIGESTED = _FIELDS[: _FIELDS.index("digest")]
 _codec = Codec()  # always single-object encoding, like the log
 _log = logging.getLogger("sexton.issuer.snapshots")
 
@@ -144,6 +148,8 @@ class Snapshots:
             manifest = _codec.decode(found.manifest, SnapshotManifest)
         except UndecodableRecord as error:
             raise BadSnapshot(f"its manifest cannot be read: {error}") from error
+        if manifest.digest and manifest.digest != digest_of(manifest):
+            raise BadSnapshot("its manifest is not as it was written: its digest is wrong")
         self._check_place(manifest, found, facts)
         if manifest.log_offset >= facts.end:
             # Another issuer may have written it, and the events below it, after the end was read.
@@ -243,7 +249,7 @@ def manifest_of(
 ) -> SnapshotManifest:
     """Return the manifest of a state whose chunks have these sizes and this checksum."""
     assert state.genesis is not None
-    return SnapshotManifest(
+    made = SnapshotManifest(
         snapshot_id=snapshot_id,
         format=SNAPSHOT_FORMAT,
         genesis=state.genesis,
@@ -259,6 +265,14 @@ def manifest_of(
         checksum=checksum,
         written_at=datetime.now(UTC),
     )
+    return replace(made, digest=digest_of(made))
+
+
+def digest_of(manifest: SnapshotManifest) -> str:
+    """Return what the digest of a manifest must be: of the fields before it, whichever versions add later."""
+    told = to_json(manifest)
+    row = [told[name] for name in _DIGESTED]
+    return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
 
 
 def _decoded(chunk: bytes, number: int) -> SnapshotChunk:

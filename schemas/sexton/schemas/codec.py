@@ -42,7 +42,7 @@ _VERSIONS = {  # the newest version of each record; the reader's schema
     events.Detached: 1,
     events.Dropped: 1,
     events.SnapshotChunk: 1,
-    events.SnapshotManifest: 1,
+    events.SnapshotManifest: 2,
     events.IssuedFirstForm: 1,
     events.NodeRegistered: 1,
     events.Fenced: 1,

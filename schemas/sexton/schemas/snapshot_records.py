@@ -62,7 +62,8 @@ class SnapshotChunk:
 class SnapshotManifest:
     """What a snapshot stands for, and what its chunks must be: without it they are nothing.
 
-    `seal` is the SHA-256 of the log's record at `log_offset`, `checksum` that of all chunks in order.
+    `seal` is the SHA-256 of the log's record at `log_offset`, `checksum` that of all chunks in order, `digest`
+    that of the manifest's own fields before it.
     """
 
     snapshot_id: str
@@ -79,3 +80,4 @@ class SnapshotManifest:
     sizes: Sequence[int]
     checksum: bytes
     written_at: datetime
+    digest: str = ""
