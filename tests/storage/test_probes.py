@@ -43,6 +43,7 @@ def test_a_faithful_store(s3: S3Recorder, deleter: BatchDeleter) -> None:
         object_lock=NO,
         lists_in_order=YES,
         lists_exactly=YES,
+        keeps_folders=YES,
     )
 
 

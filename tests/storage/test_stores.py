@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
@@ -23,6 +24,7 @@ from sexton.storage import (
     Delete,
     ErasedSlice,
     Kind,
+    NoReply,
     StoreRefused,
     Versioning,
     erase_slice,
@@ -152,6 +154,7 @@ def test_the_probe_finds_what_the_store_is(store: Store) -> None:
     assert (found.batch_folds, found.single_folds) == (expected.batch_folds, expected.single_folds)
     assert (found.versioning, found.object_lock) == (Versioning.OFF, NO)
     assert (found.lists_in_order, found.lists_exactly) == (YES, YES)
+    assert found.keeps_folders is (NO if store.name == "seaweedfs" else YES)
 
 
 def test_a_batch_and_its_neighbours(store: Store) -> None:
@@ -254,6 +257,53 @@ def test_locks_are_final_with_their_date(store: Store) -> None:
 
     assert [result.state(i).kind for i in (0, 1)] == [Kind.FINAL, Kind.GONE]
     assert result.state(0).legal_hold
+
+
+@pytest.mark.parametrize("key", ["b\x01c", "x\uffff", "a\rb", "a\nb", "a\ufffdb"], ids=repr)
+def test_x_2_versions_of_a_key_that_a_listing_mangles(key: str, store: Store) -> None:
+    """X-2: the listing names them byte for byte and they are erased, or it is told that it does not."""
+    bucket = store.new_bucket(versioned=True)
+    try:
+        versions = [store.deleter.calls.put(bucket, key, body).version_id for body in (b"1", b"2")]
+    except StoreRefused:
+        pytest.skip(f"{store.name} takes no such key")
+    try:
+        part = erase_slice(store.deleter, bucket, key, exactly=True)
+    except NoReply:
+        assert store.name == "moto"  # it writes what is no XML
+        return
+    left = [version for version in versions if store.deleter.calls.head(bucket, key, version) is not None]
+
+    assert (part.listed, part.erased, left) == ((2, 2, []) if part.exact else (0, 0, versions))
+    page = store.deleter.calls.version_slice(bucket, "")
+    assert all(version.exact is part.exact for version in page.versions)
+
+
+def test_x_9_a_folder_object_stays(store: Store) -> None:
+    """X-9: deleting `dir`, which is not there, leaves the object `dir/`; the neighbours go."""
+    bucket = store.new_bucket()
+    store.deleter.look_up(bucket)
+    store.deleter.calls.put(bucket, "dir/", b"")
+    put(store, bucket, "beside", "deep/beside")
+    result = store.deleter.delete_all(bucket, ["dir", "beside", "deep/beside", "never"]).result(60)
+
+    assert keys_in(store, bucket) == {"dir/"}
+    assert result.state(0).kind in (Kind.GONE, Kind.ABSENT, Kind.REFUSED)
+    assert {result.state(i).kind for i in (1, 2, 3)} <= {Kind.GONE, Kind.ABSENT}
+
+
+def test_the_lock_of_an_older_version_is_told(store: Store) -> None:
+    """A version under retention below a newer one: final, with the date."""
+    bucket = store.new_bucket(locks=True)
+    store.deleter.probe(bucket)
+    old = store.deleter.calls.put(bucket, "k", b"1")
+    until = datetime.now(UTC).replace(microsecond=0) + timedelta(days=2)
+    retention = {"Mode": "GOVERNANCE", "RetainUntilDate": until}
+    store.client.put_object_retention(Bucket=bucket, Key="k", VersionId=old.version_id, Retention=retention)
+    store.deleter.calls.put(bucket, "k", b"2")
+    state = store.deleter.delete_all(bucket, [Delete("k", version_id=old.version_id)]).result(60).state(0)
+
+    assert (state.kind, state.retain_until) == (Kind.FINAL, until)
 
 
 def test_slices_of_a_prefix(store: Store) -> None:

@@ -27,6 +27,7 @@ _ROWS = {
     "ETag condition checked in the single call": "single_condition",
     "listing in the order of UTF-8 bytes": "lists_in_order",
     "listing names every key exactly": "lists_exactly",
+    "deleting `k` leaves the object `k/`": "keeps_folders",
 }
 
 

@@ -156,7 +156,8 @@ class Abilities:
 
     `batch_keeps` and `single_keeps` name the spellings that DeleteObjects and DeleteObject were seen to keep
     apart from their siblings, `batch_folds` and `single_folds` those where the sibling went. `refuses_1001`
-    tells that a batch of more than 1,000 keys was refused. `why_unknown` tells what could not be tried.
+    tells that a batch of more than 1,000 keys was refused, `keeps_folders` that deleting `k` leaves the
+    object `k/`: where it does not, that one is looked at first. `why_unknown` tells what could not be tried.
     Who is `wary` trusts no odd spelling that was not seen to be kept.
     """
 
@@ -174,6 +175,7 @@ class Abilities:
     object_lock: Ability = Ability.UNKNOWN
     lists_in_order: Ability = Ability.UNKNOWN
     lists_exactly: Ability = Ability.UNKNOWN
+    keeps_folders: Ability = Ability.UNKNOWN
     why_unknown: tuple[str, ...] = ()
     wary: bool = False
 
@@ -189,6 +191,7 @@ class Abilities:
             "object lock": self.object_lock,
             "refuses 1,001 keys": self.refuses_1001,
             "lists in order": self.lists_in_order,
+            "keeps folder objects": self.keeps_folders,
             "spellings refused": ", ".join(refused) or "none",
         }
         unknown = f"; not tried: {'; '.join(self.why_unknown)}" if self.why_unknown else ""

@@ -11,7 +11,7 @@ from sexton.storage.abilities import Abilities, Ability, has_dot_segments
 from sexton.storage.errors import NoReply
 from sexton.storage.errors_table import Scope, classify, classify_single
 from sexton.storage.locks import lock_of
-from sexton.storage.reply import child_text, is_clean, parsed, scan_errors
+from sexton.storage.reply import child_text, code_of, is_clean, parsed, scan_errors
 from sexton.storage.signing import CREDENTIAL_CODES, RequestSigner, checksum_headers, md5_headers
 from sexton.storage.states import BatchResult, Delete, Effect, KeyState, Kind, merge_results, with_lock
 from sexton.storage.states_of import fault_result, key_state, read_reply, request_fault
@@ -54,8 +54,13 @@ class Batches:
                 return replace(scanned, seconds=time.monotonic() - started)
         whole = [Delete(item) if isinstance(item, str) else item for item in items]
         result = self._read(bucket, whole, reply)
-        if _is_about_content(result):
-            result = self._halved(bucket, whole, result, abilities, bypass_governance)
+        refused = _about_content(result)
+        if refused is not None:
+            if len(whole) > 1:
+                result = self._halved(bucket, whole, result, abilities, bypass_governance)
+            elif not refused.code:
+                # No store said this: a proxy, or the wrong port. Nobody knows whether it is about the key.
+                result = fault_result(bucket, 1, replace(refused, kind=Kind.BUCKET))
         result = self._with_locks(bucket, whole, result, abilities)
         return replace(result, seconds=time.monotonic() - started)
 
@@ -75,7 +80,12 @@ class Batches:
             reply = self._wire.exchange(bucket, request)
         except StoreUnavailable as error:
             return replace(fault_result(bucket, 1, _fault(error)), seconds=time.monotonic() - started)
-        result = self._with_locks(bucket, [item], _read_single(bucket, item, reply), abilities)
+        result = _read_single(bucket, item, reply)
+        if result.fault is not None and result.fault.code.isdigit() and self._is_there(bucket):
+            # No store said this, and the bucket is there: it is this key that does not get through.
+            state = replace(result.fault, kind=Kind.TRANSIENT)
+            result = replace(result, states={0: state}, fault=None)
+        result = self._with_locks(bucket, [item], result, abilities)
         return replace(result, seconds=time.monotonic() - started)
 
     def try_checksum(self, bucket: str, body: DeleteBody, *, md5: bool) -> tuple[int, str]:
@@ -147,7 +157,7 @@ class Batches:
             reply = self._batch(bucket, build_items(part), abilities, bypass_governance)
             result = self._read(bucket, part, reply)
             requests += 1
-            if _is_about_content(result) and len(part) > 1:
+            if _about_content(result) and len(part) > 1:
                 waiting += [list(half) for half in _halves(indexes)]
             else:
                 parts.append((indexes, replace(result, fault=None)))
@@ -157,6 +167,12 @@ class Batches:
                 bucket, len(items), replace(refused.fault, kind=Kind.BUCKET), requests=requests
             )
         return replace(merge_results(bucket, len(items), parts, {}), requests=requests)
+
+    def _is_there(self, bucket: str) -> bool:
+        try:
+            return self._wire.exchange(bucket, self._signer.call("HEAD", bucket)).status == 200
+        except StoreUnavailable:
+            return False
 
     def _with_locks(
         self, bucket: str, items: Sequence[Delete], result: BatchResult, abilities: Abilities
@@ -194,7 +210,7 @@ def _read_single(bucket: str, item: Delete, reply: RawReply) -> BatchResult:
         assert fault is not None
         return fault_result(bucket, 1, fault, reply.request_id)
     root = parsed(reply.body)
-    code = child_text(root, "Code") if root is not None else ""
+    code = code_of(root) if root is not None else ""
     message = child_text(root, "Message") if root is not None else ""
     row = classify_single(code, reply.status)
     wait = retry_after(reply.headers)
@@ -217,11 +233,9 @@ def _refused(code: str, message: str) -> KeyState:
     return KeyState(row.kind, code, message, 0, row.effect)
 
 
-def _is_about_content(result: BatchResult) -> bool:
+def _about_content(result: BatchResult) -> KeyState | None:
     fault = result.fault
-    if fault is None or result.count < 2:
-        return False
-    return classify(Scope.REQUEST, fault.code, fault.status).content
+    return fault if fault is not None and classify(Scope.REQUEST, fault.code, fault.status).content else None
 
 
 def _is_refused(part: BatchResult) -> bool:

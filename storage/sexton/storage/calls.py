@@ -6,19 +6,30 @@ it does not answer, CredentialsUnavailable without credentials.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
 from sexton.storage.errors import HINTS, NoReply, StoreRefused
-from sexton.storage.reply import child_text, local_name, parsed
+from sexton.storage.reply import child_text, code_of, local_name, parsed
 from sexton.storage.signing import CREDENTIAL_CODES, RequestSigner
 from sexton.storage.wire import RawReply, Wire, retry_after
+from sexton.storage.xml_body import xml_unsafe
 
-__all__ = ["Calls", "Listed", "ListedVersion", "ObjectInfo", "Slice", "VersionMark", "VersionSlice"]
+__all__ = [
+    "Calls",
+    "Listed",
+    "ListedVersion",
+    "ObjectInfo",
+    "Slice",
+    "VersionMark",
+    "VersionSlice",
+]
 
 _PAGE = 1000
+_MANGLED = re.compile("[\n\ufffd]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +43,12 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One object of a listing."""
+    """One object of a listing; `exact` tells whether its key stands there byte for byte."""
 
     key: str
     etag: str
     size: int
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +61,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class ListedVersion:
-    """One version, or delete marker, of a listing: newest first for each key."""
+    """One version, or delete marker, of a listing: newest first for each key; `exact` as for `Listed`."""
 
     key: str
     version_id: str
@@ -57,6 +69,7 @@ class ListedVersion:
     is_marker: bool
     etag: str = ""
     size: int = 0
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +82,23 @@ class VersionMark:
 
 @dataclass(frozen=True, slots=True)
 class VersionSlice:
-    """A part of a listing of versions; `after` is None at the end."""
+    """A part of a listing of versions; `after` is None at the end.
+
+    `encoded`: keys stand there byte for byte. Of the versions of one key it is also true where that key is
+    one which cannot be mangled.
+    """
 
     versions: tuple[ListedVersion, ...]
     after: VersionMark | None
+    encoded: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """The XML of a subresource of a bucket, and what calls itself its server."""
+
+    root: ElementTree.Element
+    server: str
 
 
 class Calls:
@@ -125,7 +151,7 @@ class Calls:
         own = tuple(version for version in page.versions if version.key == key)
         # A key stands before all others that begin with it: the first stranger is the end.
         more = page.after if len(own) == len(page.versions) else None
-        return VersionSlice(own, more)
+        return VersionSlice(own, more, page.encoded or not _is_mangled(key))
 
     def version_slice(
         self, bucket: str, prefix: str, after: VersionMark | None = None, limit: int = _PAGE
@@ -136,36 +162,30 @@ class Calls:
             query["key-marker"] = after.key
             if after.version_id:
                 query["version-id-marker"] = after.version_id
-        root = self._listing(bucket, query, "ListVersionsResult", f"list versions of {bucket}/{prefix!r}")
-        decoded = _Decoder(root)
+        what = f"list versions of {bucket}/{prefix!r}"
+        root = self._listing(bucket, query, "ListVersionsResult", what)
+        decoded = _Decoder(root, what)
         versions = tuple(
             _version(entry, decoded) for entry in root if local_name(entry) in ("Version", "DeleteMarker")
         )
         if child_text(root, "IsTruncated") != "true":
-            return VersionSlice(versions, None)
+            return VersionSlice(versions, None, decoded.encoded)
         mark = VersionMark(
             decoded(child_text(root, "NextKeyMarker")), child_text(root, "NextVersionIdMarker")
         )
         if not mark.key and versions:
             mark = VersionMark(versions[-1].key, versions[-1].version_id)
-        return VersionSlice(versions, mark)
+        return VersionSlice(versions, mark, decoded.encoded)
 
     def list_slice(self, bucket: str, prefix: str, after: str | None = None, limit: int = _PAGE) -> Slice:
         """Return up to `limit` (1 to 1000) objects that start with `prefix` and stand after `after`."""
         query = {"list-type": "2", "prefix": prefix, "max-keys": str(limit), "encoding-type": "url"}
         if after is not None:
             query["start-after"] = after
-        root = self._listing(bucket, query, "ListBucketResult", f"list {bucket}/{prefix!r}")
-        decoded = _Decoder(root)
-        objects = tuple(
-            Listed(
-                decoded(child_text(entry, "Key")),
-                child_text(entry, "ETag"),
-                int(child_text(entry, "Size") or 0),
-            )
-            for entry in root
-            if local_name(entry) == "Contents"
-        )
+        what = f"list {bucket}/{prefix!r}"
+        root = self._listing(bucket, query, "ListBucketResult", what)
+        decoded = _Decoder(root, what)
+        objects = tuple(_listed(entry, decoded) for entry in root if local_name(entry) == "Contents")
         more = child_text(root, "IsTruncated") == "true" and objects
         return Slice(objects, objects[-1].key if more else None)
 
@@ -176,9 +196,10 @@ class Calls:
         version = reply.headers.get("x-amz-version-id", "")
         return ObjectInfo(reply.headers.get("etag", ""), len(body), version)
 
-    def subresource(self, bucket: str, name: str) -> ElementTree.Element:
-        """Return the XML of a subresource of the bucket, such as `versioning`."""
-        return self._listing(bucket, {name: ""}, None, f"read {name} of bucket {bucket}")
+    def subresource(self, bucket: str, name: str) -> Subresource:
+        """Return a subresource of the bucket, such as `versioning`."""
+        root, reply = self._answered(bucket, {name: ""}, None, f"read {name} of bucket {bucket}")
+        return Subresource(root, reply.headers.get("server", ""))
 
     def exchange(
         self,
@@ -195,6 +216,11 @@ class Calls:
     def _listing(
         self, bucket: str, query: Mapping[str, str], expected: str | None, what: str
     ) -> ElementTree.Element:
+        return self._answered(bucket, query, expected, what)[0]
+
+    def _answered(
+        self, bucket: str, query: Mapping[str, str], expected: str | None, what: str
+    ) -> tuple[ElementTree.Element, RawReply]:
         reply = self.exchange("GET", bucket, "", query)
         self._check(reply, what)
         root = parsed(reply.body)
@@ -204,13 +230,13 @@ class Calls:
                 effect_unknown=False,
                 code="NotADeleteResult",
             )
-        return root
+        return root, reply
 
     def _check(self, reply: RawReply, what: str) -> None:
         if reply.status < 300:
             return
         root = parsed(reply.body)
-        code = child_text(root, "Code") if root is not None else ""
+        code = code_of(root) if root is not None else ""
         message = child_text(root, "Message") if root is not None else ""
         if code in CREDENTIAL_CODES:
             self._signer.forget_credentials()
@@ -226,19 +252,53 @@ class Calls:
 class _Decoder:
     """Decodes keys of a listing: percent-encoded with `+` for a space, where the store says that it is so."""
 
-    def __init__(self, root: ElementTree.Element) -> None:
-        self._encoded = child_text(root, "EncodingType") == "url"
+    def __init__(self, root: ElementTree.Element, what: str) -> None:
+        self.encoded = child_text(root, "EncodingType") == "url"
+        self._what = what
 
     def __call__(self, text: str) -> str:
-        return unquote_plus(text, errors="strict") if self._encoded else text
+        try:
+            return unquote_plus(text, errors="strict") if self.encoded else text
+        except UnicodeDecodeError as error:
+            raise _unreadable(f"a key that is not UTF-8: {text[:80]!r}", self._what) from error
+
+    def is_exact(self, key: str) -> bool:
+        """Tell whether a key is spelled byte for byte: XML as it stands mangles some characters."""
+        return self.encoded or not _is_mangled(key)
+
+    def size(self, entry: ElementTree.Element) -> int:
+        """Return the size of an entry in bytes."""
+        text = child_text(entry, "Size")
+        if text and not (text.isascii() and text.isdigit()):
+            raise _unreadable(f"a size that is none: {text[:80]!r}", self._what)
+        return int(text or 0)
+
+
+def _is_mangled(key: str) -> bool:
+    """Tell whether a listing without percent-encoding shows this key, or another one as this.
+
+    XML reads CR as LF; what XML cannot carry stands there as U+FFFD, or not at all.
+    """
+    return bool(_MANGLED.search(key)) or xml_unsafe(key)
+
+
+def _unreadable(found: str, what: str) -> NoReply:
+    return NoReply(f"{found} in the reply: {what}", effect_unknown=False, code="UnreadableReply")
+
+
+def _listed(entry: ElementTree.Element, decoded: _Decoder) -> Listed:
+    key = decoded(child_text(entry, "Key"))
+    return Listed(key, child_text(entry, "ETag"), decoded.size(entry), decoded.is_exact(key))
 
 
 def _version(entry: ElementTree.Element, decoded: _Decoder) -> ListedVersion:
+    key = decoded(child_text(entry, "Key"))
     return ListedVersion(
-        decoded(child_text(entry, "Key")),
+        key,
         child_text(entry, "VersionId"),
         child_text(entry, "IsLatest") == "true",
         local_name(entry) == "DeleteMarker",
         child_text(entry, "ETag"),
-        int(child_text(entry, "Size") or 0),
+        decoded.size(entry),
+        decoded.is_exact(key),
     )

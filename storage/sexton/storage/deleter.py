@@ -6,6 +6,7 @@ failed, is the caller's.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
@@ -15,23 +16,24 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TypeVar
 
 from sexton.schemas.errors import StoreUnavailable
-from sexton.storage.abilities import Abilities, Versioning, unprobed
+from sexton.storage.abilities import Abilities, Ability, Versioning, unprobed
 from sexton.storage.batches import Batches
 from sexton.storage.calls import Calls
+from sexton.storage.folders import beside_folders
 from sexton.storage.planning import Plan, make_plan, plain_body
 from sexton.storage.probes import look_up, probe_store
 from sexton.storage.settings import StoreSettings
 from sexton.storage.signing import RequestSigner
 from sexton.storage.states import BatchResult, Delete, merge_results
+from sexton.storage.states_of import fault_result, unreadable
 from sexton.storage.wire import Wire
 
 __all__ = ["READY", "BatchDeleter", "open_deleter"]
 
-T = TypeVar("T")
-
+_log = logging.getLogger("sexton.storage")
+_HEADS = 8  # looks at folder objects under way at a time
 _ASK_AGAIN_S = 60.0  # what a bucket says of itself is believed so long
 
 READY = 2
@@ -52,6 +54,9 @@ class BatchDeleter:
         self._asked: dict[str, float] = {}
         self._probing: dict[str, threading.Lock] = {}
         self._free = threading.BoundedSemaphore(settings.requests_in_flight + READY)
+        # Threads start with their first task: stores that keep folder objects never see these two.
+        self._lookers = ThreadPoolExecutor(settings.requests_in_flight, thread_name_prefix="sexton-folders")
+        self._heads = ThreadPoolExecutor(_HEADS, thread_name_prefix="sexton-folder")
         self._senders = ThreadPoolExecutor(settings.requests_in_flight, thread_name_prefix="sexton-delete")
 
     def delete_all(
@@ -66,11 +71,20 @@ class BatchDeleter:
         that a store can cause. `bypass_governance` asks the store to disregard governance retention.
         """
         abilities = self._abilities.get(bucket) or self._unprobed(bucket)
+        if abilities.keeps_folders is Ability.NO:
+            return self._lookers.submit(self._delete_looked, bucket, items, abilities, bypass_governance)
+        return self._delete(bucket, items, abilities, bypass_governance)
+
+    def _delete(
+        self, bucket: str, items: Sequence[str | Delete], abilities: Abilities, bypass_governance: bool
+    ) -> Future[BatchResult]:
         body = plain_body(items, abilities)
         if body is not None:
             plain = body
             return self._launch(
-                lambda: self._batches.delete(bucket, items, plain, abilities, bypass_governance)
+                partial(self._batches.delete, bucket, items, plain, abilities, bypass_governance),
+                bucket,
+                len(items),
             )
         return self._delete_planned(bucket, make_plan(items, abilities), abilities, bypass_governance)
 
@@ -120,7 +134,8 @@ class BatchDeleter:
 
     def close(self) -> None:
         """Wait for what is out, then drop the connections."""
-        self._senders.shutdown(wait=True)
+        for pool in (self._lookers, self._heads, self._senders):
+            pool.shutdown(wait=True)
         self._wire.close()
 
     def __enter__(self) -> BatchDeleter:
@@ -131,15 +146,26 @@ class BatchDeleter:
     ) -> None:
         self.close()
 
-    def _launch(self, work: Callable[[], T]) -> Future[T]:
+    def _launch(self, work: Callable[[], BatchResult], bucket: str, count: int) -> Future[BatchResult]:
         self._free.acquire()
         try:
-            future = self._senders.submit(work)
+            future = self._senders.submit(_told, work, bucket, count)
         except BaseException:
             self._free.release()
             raise
         future.add_done_callback(lambda _: self._free.release())
         return future
+
+    def _delete_looked(
+        self, bucket: str, items: Sequence[str | Delete], abilities: Abilities, bypass_governance: bool
+    ) -> BatchResult:
+        """Delete what takes no folder object with it."""
+        states = beside_folders(self.calls, bucket, items, self._heads)
+        left = [index for index in range(len(items)) if index not in states]
+        if not left:
+            return merge_results(bucket, len(items), [], states)
+        part = self._delete(bucket, [items[i] for i in left], abilities, bypass_governance).result()
+        return merge_results(bucket, len(items), [(left, part)], states)
 
     def _delete_planned(
         self, bucket: str, plan: Plan, abilities: Abilities, bypass_governance: bool
@@ -149,14 +175,20 @@ class BatchDeleter:
             body, items = plan.body, [plan.items[i] for i in plan.batch]
             gathering.add(
                 plan.batch,
-                self._launch(lambda: self._batches.delete(bucket, items, body, abilities, bypass_governance)),
+                self._launch(
+                    partial(self._batches.delete, bucket, items, body, abilities, bypass_governance),
+                    bucket,
+                    len(items),
+                ),
             )
         for index in plan.singles:
             given = plan.items[index]
             item = Delete(given) if isinstance(given, str) else given
             gathering.add(
                 [index],
-                self._launch(partial(self._batches.delete_one, bucket, item, abilities, bypass_governance)),
+                self._launch(
+                    partial(self._batches.delete_one, bucket, item, abilities, bypass_governance), bucket, 1
+                ),
             )
         return gathering.close()
 
@@ -171,6 +203,18 @@ class BatchDeleter:
             aws = host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
             found = self._defaults[bucket] = unprobed(bucket, is_aws=aws)
         return found
+
+
+def _told(work: Callable[[], BatchResult], bucket: str, count: int) -> BatchResult:
+    """Return what a request came to, also where its reply trips our own reading of it.
+
+    One bucket's odd answer must not end the work of all others; its keys are of unknown effect.
+    """
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001  whatever it is, it is told
+        _log.exception("a reply could not be read: bucket %s", bucket)
+        return fault_result(bucket, count, unreadable(error))
 
 
 class _Gathering:

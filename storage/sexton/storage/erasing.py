@@ -34,7 +34,8 @@ class ErasedSlice:
 
     `states` names those that are not. `after` is where to go on, None at the end of the listing. Versions
     were `kept` back because older ones of the same key may stand in the next slice: unless nothing was
-    listed, go through the whole once more until `listed` is 0, or only `states` stay.
+    listed, go through the whole once more until `listed` is 0, or only `states` stay. Unless `exact`, the
+    listing may show other keys than those that stand there: nothing was erased.
     """
 
     listed: int
@@ -43,6 +44,7 @@ class ErasedSlice:
     kept: int
     states: tuple[tuple[ListedVersion, KeyState], ...]
     after: VersionMark | None
+    exact: bool = True
 
 
 def erase_slice(
@@ -64,6 +66,8 @@ def erase_slice(
         page = calls.versions_of(bucket, prefix, after, limit)
     else:
         page = calls.version_slice(bucket, prefix, after, limit)
+    if exactly and not page.encoded:
+        return ErasedSlice(0, 0, 0, 0, (), None, exact=False)
     older = [version for version in page.versions if not version.is_latest]
     newest = [version for version in page.versions if version.is_latest]
     states = _erase(deleter, bucket, older, bypass_governance)
@@ -82,6 +86,7 @@ def erase_slice(
         len(newest) - len(due),
         tuple(states),
         page.after,
+        page.encoded,
     )
 
 

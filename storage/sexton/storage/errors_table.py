@@ -153,8 +153,8 @@ TABLE: tuple[Row, ...] = (
     *_request(
         Kind.UNKNOWN,
         _UNKNOWN,
-        "no whole answer came: time-out, cut connection, torn reply",
-        "ReadTimeout", "ConnectionBroken", "TornReply",
+        "no whole answer came: time-out, cut connection, torn reply, or one that cannot be read",
+        "ReadTimeout", "ConnectionBroken", "TornReply", "UnreadableReply",
     ),
     *_request(
         Kind.UNACCOUNTED,
@@ -179,6 +179,12 @@ TABLE: tuple[Row, ...] = (
         _NONE,
         "not sent: the store does not check, or was not seen to check, the condition",
         "ConditionNotChecked",
+    ),
+    *_key(
+        Kind.REFUSED,
+        _NONE,
+        "not sent: the store's listing does not tell the bytes of the key, so that its versions are unknown",
+        "UnreadableKey",
     ),
     *_key(Kind.REFUSED, _NONE, "not sent: no object of S3 can have this key", "EmptyKey", "NotUnicode"),
 )  # fmt: skip

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sexton.schemas.errors import StoreUnavailable
+from sexton.storage.reply import child_text, parsed
 from sexton.storage.signing import RequestSigner
-from sexton.storage.wire import Wire
+from sexton.storage.wire import RawReply, Wire
 
 __all__ = ["Lock", "lock_of"]
 
@@ -28,15 +30,31 @@ def lock_of(
     query = {} if version_id is None else {"versionId": version_id}
     try:
         reply = wire.exchange(bucket, signer.call("HEAD", bucket, key, query))
+        found = _of_headers(reply.headers) if reply.status == 200 else None
+        if found is not None or version_id is None:
+            return found
+        # Some stores tell the lock of an older version only where it is asked for by name.
+        retention, hold = (
+            wire.exchange(bucket, signer.call("GET", bucket, key, {**query, name: ""}))
+            for name in ("retention", "legal-hold")
+        )
     except StoreUnavailable:
         # The refusal stands without it: the date is for people.
         return None
-    if reply.status != 200:
-        return None
-    until = _instant(reply.headers.get("x-amz-object-lock-retain-until-date", ""))
-    held = reply.headers.get("x-amz-object-lock-legal-hold", "").upper() == "ON"
-    mode = reply.headers.get("x-amz-object-lock-mode", "")
-    return Lock(until, held, mode) if until or held else None
+    until = _instant(_text_of(retention, "RetainUntilDate"))
+    held = _text_of(hold, "Status").upper() == "ON"
+    return Lock(until, held, _text_of(retention, "Mode")) if until or held else None
+
+
+def _of_headers(headers: Mapping[str, str]) -> Lock | None:
+    until = _instant(headers.get("x-amz-object-lock-retain-until-date", ""))
+    held = headers.get("x-amz-object-lock-legal-hold", "").upper() == "ON"
+    return Lock(until, held, headers.get("x-amz-object-lock-mode", "")) if until or held else None
+
+
+def _text_of(reply: RawReply, name: str) -> str:
+    root = parsed(reply.body) if reply.status == 200 else None
+    return child_text(root, name) if root is not None else ""
 
 
 def _instant(text: str) -> datetime | None:

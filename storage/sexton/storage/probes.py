@@ -20,12 +20,14 @@ from sexton.storage.reply import child_text, local_name
 from sexton.storage.states import Delete, Kind
 from sexton.storage.xml_body import DeleteBody, build_items
 
-__all__ = ["PREFIX", "look_up", "probe_store"]
+__all__ = ["NO_ETAG", "PREFIX", "look_up", "probe_store"]
 
 PREFIX = ".sexton-probe/"
 """Where probes make their objects; nothing else may lie there."""
 
-_WRONG_ETAG = f'"{"0" * 32}"'
+NO_ETAG = f'"{"0" * 32}"'
+"""An ETag that no object has."""
+
 # So that the parts of a spelling exist where a file system resolves them one by one.
 _COMPANIONS = ("{p}dots/a/x", "{p}twice/x", "{p}back/x", "{p}percent/x")
 _LISTED = (
@@ -105,7 +107,7 @@ def probe_store(calls: Calls, batches: Batches, bucket: str, under: str = "") ->
     probe = _Probe(calls, batches, Abilities(bucket), f"{under}{PREFIX}{uuid.uuid4().hex}/", under)
     calls.check_bucket(bucket)
     lock = _object_lock(probe)
-    versioning = _versioning(probe)
+    versioning, _ = _versioning(probe)
     found: dict[str, object] = {"object_lock": lock[0], "versioning": versioning}
     if lock[1]:
         # What is put here is kept by the bucket itself: a probe could not clean up.
@@ -126,11 +128,11 @@ def look_up(calls: Calls, batches: Batches, known: Abilities) -> Abilities:
     probe = _Probe(calls, batches, known, "")
     found: dict[str, object] = {}
     for name, ask in (
-        ("object_lock", lambda: _object_lock(probe)[0]),
-        ("versioning", lambda: _versioning(probe)),
+        ("object_lock", lambda: {"object_lock": _object_lock(probe)[0]}),
+        ("versioning", lambda: dict(zip(("versioning", "keeps_folders"), _versioning(probe), strict=True))),
     ):
         try:
-            found[name] = ask()
+            found |= ask()
         except NoReply as error:
             if error.code != "NotADeleteResult":
                 raise
@@ -144,11 +146,13 @@ def _trials(probe: _Probe, versioning: Versioning) -> Mapping[str, object]:
     first = probe.prefix + "first"
     if probe.ask("put", lambda: probe.calls.put(probe.bucket, first, b"x")) is None:
         return found
+    spellings = _spellings(probe)
     return found | {
+        "keeps_folders": _folders(probe, spellings["single_folds"]),
         "refuses_1001": _limit(probe, versioning),
         "batch_condition": _condition(probe, "batch", probe.delete),
         "single_condition": _condition(probe, "single", probe.delete_one),
-        **_spellings(probe),
+        **spellings,
         **_listing(probe),
     }
 
@@ -156,7 +160,7 @@ def _trials(probe: _Probe, versioning: Versioning) -> Mapping[str, object]:
 def _object_lock(probe: _Probe) -> tuple[Ability, bool]:
     """Return whether the bucket locks objects, and whether it does so by default."""
     try:
-        root = probe.calls.subresource(probe.bucket, "object-lock")
+        root = probe.calls.subresource(probe.bucket, "object-lock").root
     except StoreRefused as refused:
         if refused.status == 404:
             return Ability.NO, False
@@ -170,12 +174,17 @@ def _object_lock(probe: _Probe) -> tuple[Ability, bool]:
     )
 
 
-def _versioning(probe: _Probe) -> Versioning:
-    root = probe.ask("versioning", lambda: probe.calls.subresource(probe.bucket, "versioning"))
-    if root is None:
-        return Versioning.UNKNOWN
+def _versioning(probe: _Probe) -> tuple[Versioning, Ability]:
+    """Return the bucket's versioning, and whether its server is known to take folder objects away.
+
+    Every plain key could do that, and plain keys are sent without a probe: so its name has to tell.
+    """
+    answer = probe.ask("versioning", lambda: probe.calls.subresource(probe.bucket, "versioning"))
+    if answer is None:
+        return Versioning.UNKNOWN, Ability.UNKNOWN
     states = {"Enabled": Versioning.ON, "Suspended": Versioning.SUSPENDED}
-    return states.get(child_text(root, "Status"), Versioning.OFF)
+    keeps = Ability.NO if answer.server.startswith("SeaweedFS") else Ability.UNKNOWN
+    return states.get(child_text(answer.root, "Status"), Versioning.OFF), keeps
 
 
 def _checksums(probe: _Probe) -> Iterator[tuple[str, Ability]]:
@@ -210,8 +219,19 @@ def _condition(probe: _Probe, way: str, delete: Callable[[Delete], bool]) -> Abi
     etag = probe.put(key)
     if not etag:
         return Ability.UNKNOWN
-    refused = not delete(Delete(key, _WRONG_ETAG)) and probe.is_there(key)
+    refused = not delete(Delete(key, NO_ETAG)) and probe.is_there(key)
     return Ability.of(refused and delete(Delete(key, etag)) and not probe.is_there(key))
+
+
+def _folders(probe: _Probe, folds: frozenset[str]) -> Ability:
+    """Return whether the object `k/` stays when `k` is deleted, which is not there."""
+    if "trailing slash" in folds:
+        return Ability.UNKNOWN  # it could not be removed again
+    folder = f"{probe.prefix}folder/"
+    if probe.ask("put folder", lambda: probe.calls.put(probe.bucket, folder, b"")) is None:
+        return Ability.UNKNOWN
+    probe.delete(Delete(folder.rstrip("/")))
+    return Ability.of(probe.is_there(folder))
 
 
 def _spellings(probe: _Probe) -> Mapping[str, frozenset[str]]:

@@ -12,7 +12,9 @@ from xml.etree import ElementTree
 from sexton.storage.wire import RawReply
 from sexton.storage.xml_body import DeleteBody
 
-__all__ = ["child_text", "is_clean", "local_name", "parsed", "scan_errors"]
+__all__ = ["child_text", "code_of", "is_clean", "local_name", "parsed", "scan_errors"]
+
+_LONGEST_CODE = 100  # it becomes a reason in records, and a label of metrics
 
 _DELETED_KEY = re.compile(rb"<Deleted>\s*<Key>([^<]*)</Key>")
 _ERROR = re.compile(rb"<Error>.*?</Error>", re.DOTALL)
@@ -60,7 +62,7 @@ def scan_errors(sent: DeleteBody, reply: RawReply) -> dict[int, tuple[str, str]]
         element = parsed(error)
         if element is None:
             return None
-        found[indexes[key]] = (child_text(element, "Code"), child_text(element, "Message"))
+        found[indexes[key]] = (code_of(element), child_text(element, "Message"))
     return found
 
 
@@ -80,10 +82,11 @@ def _repeats(sent: DeleteBody, body: bytes) -> bool:
 
 def parsed(body: bytes) -> ElementTree.Element | None:
     """Return the root of an XML body, None when it is none."""
-    # What cannot be parsed has told nothing about any key: the caller reports it as unclean.
+    # What cannot be parsed has told nothing about any key: the caller reports it as unclean. An encoding
+    # that the parser does not know is a ValueError, or a LookupError: the pages of some proxies name one.
     try:
         return ElementTree.fromstring(body.strip())
-    except ElementTree.ParseError:
+    except (ElementTree.ParseError, ValueError, LookupError):
         return None
 
 
@@ -98,3 +101,8 @@ def child_text(element: ElementTree.Element, name: str) -> str:
         if local_name(child) == name:
             return child.text or ""
     return ""
+
+
+def code_of(element: ElementTree.Element) -> str:
+    """Return the code of an error."""
+    return child_text(element, "Code")[:_LONGEST_CODE]

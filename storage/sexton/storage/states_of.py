@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 from sexton.storage.errors_table import Scope, classify
-from sexton.storage.reply import child_text, local_name, parsed
+from sexton.storage.reply import child_text, code_of, local_name, parsed
 from sexton.storage.states import BatchResult, Delete, Effect, KeyState, Kind
 from sexton.storage.wire import RawReply, retry_after
 
-__all__ = ["fault_result", "key_state", "read_reply", "request_fault"]
+__all__ = ["fault_result", "key_state", "read_reply", "request_fault", "unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def request_fault(reply: RawReply) -> KeyState | None:
     name = local_name(root) if root is not None else ""
     if reply.status == 200 and name == "DeleteResult":
         return None
-    code = child_text(root, "Code") if root is not None and name == "Error" else ""
+    code = code_of(root) if root is not None and name == "Error" else ""
     message = child_text(root, "Message") if root is not None and name == "Error" else ""
     if not code and reply.status < 300:
         code = "NotADeleteResult" if reply.body else "EmptyReply"
@@ -80,6 +80,12 @@ def request_fault(reply: RawReply) -> KeyState | None:
         message = f"HTTP {reply.status}, {reply.body[:80]!r}" if reply.body else f"HTTP {reply.status}"
     row = classify(Scope.REQUEST, code, reply.status)
     return KeyState(row.kind, code, message, reply.status, row.effect, retry_after(reply.headers))
+
+
+def unreadable(error: BaseException) -> KeyState:
+    """Return the state that stands for an answer at which our own reading of it failed."""
+    row = classify(Scope.REQUEST, "UnreadableReply", 0)
+    return KeyState(row.kind, row.code, f"{type(error).__name__}: {error}", 0, row.effect)
 
 
 def fault_result(
@@ -115,7 +121,7 @@ def _entry(element: ElementTree.Element) -> _Entry:
         local_name(element) == "Error",
         fields.get("Key", ""),
         fields.get("VersionId") or None,
-        fields.get("Code", ""),
+        code_of(element),
         fields.get("Message", ""),
         fields.get("DeleteMarkerVersionId", "") if is_marker else None,
     )

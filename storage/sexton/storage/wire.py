@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,14 +23,17 @@ from botocore.exceptions import (
 )
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
+from urllib3.exceptions import HTTPError
+from urllib3.exceptions import ReadTimeoutError as Urllib3Timeout
 
 from sexton.storage.errors import NoReply
-from sexton.storage.plain_wire import Broken, PlainWire
+from sexton.storage.plain_wire import MOST_BYTES, Broken, PlainWire
 from sexton.storage.settings import StoreSettings
 
 __all__ = ["RawReply", "Wire", "retry_after"]
 
 _NEVER_SENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
+_PIECE = 128 * 1024
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -60,21 +65,28 @@ class Wire:
         plain = self._plain_way(request.url)
         if plain is not None:
             return self._exchange_plainly(bucket, plain, request)
+        deadline = time.monotonic() + self._settings.read_timeout_s
+        request.stream_output = True
         try:
             response: AWSResponse = self._pool(request.url).send(request)
+            content = _whole(response, deadline)
         except BotoCoreError as error:
             raise self._no_reply(bucket, request.url, error) from error
+        except Urllib3Timeout as error:
+            raise self._too_late(_where(bucket, request.url)) from error
+        except (HTTPError, OSError, http.client.HTTPException) as error:
+            raise self._cut(bucket, request.url, error) from error
         # botocore's pool does not compare the two, and a reply cut short may end where it looks whole.
         promised = response.headers.get("content-length")
-        if promised is not None and request.method != "HEAD" and int(promised) != len(response.content):
+        if promised is not None and request.method != "HEAD" and int(promised) != len(content):
             raise NoReply(
-                f"the reply broke off after {len(response.content)} of {promised} bytes, effect unknown: "
+                f"the reply broke off after {len(content)} of {promised} bytes, effect unknown: "
                 f"bucket={bucket}",
                 effect_unknown=True,
                 code="TornReply",
             )
         request_id = response.headers.get("x-amz-request-id", "")
-        return RawReply(response.status_code, request_id, response.content, response.headers)
+        return RawReply(response.status_code, request_id, content, response.headers)
 
     def folds_paths(self, url: str) -> bool:
         """Tell whether the path of a URL would be normalised on its way: plain HTTP through a proxy."""
@@ -108,20 +120,23 @@ class Wire:
         return RawReply(reply.status, reply.headers.get("x-amz-request-id", ""), reply.body, reply.headers)
 
     def _broken(self, bucket: str, url: str, broken: Broken) -> NoReply:
-        address = urlsplit(url)
-        where = f"bucket={bucket} store={address.scheme}://{address.netloc}"
+        where = _where(bucket, url)
         if not broken.sent:
             return self._unreachable(bucket, url, broken)
         if broken.code == "ReadTimeout":
             return self._too_late(where)
         if broken.code == "TornReply":
             return NoReply(f"{broken}, effect unknown: {where}", effect_unknown=True, code=broken.code)
-        message = f"the connection broke, effect unknown: {where}: {broken}"
-        return NoReply(message, effect_unknown=True, code=broken.code)
+        return self._cut(bucket, url, broken)
+
+    @staticmethod
+    def _cut(bucket: str, url: str, error: Exception) -> NoReply:
+        message = f"the connection broke, effect unknown: {_where(bucket, url)}: {error}"
+        return NoReply(message, effect_unknown=True)
 
     def _too_late(self, where: str) -> NoReply:
         seconds = self._settings.read_timeout_s
-        message = f"the store did not answer within {seconds:g} s, effect unknown: {where}"
+        message = f"the store did not answer (whole) within {seconds:g} s, effect unknown: {where}"
         return NoReply(message, effect_unknown=True, code="ReadTimeout")
 
     @staticmethod
@@ -129,9 +144,8 @@ class Wire:
         address = urlsplit(url)
         # A host of the bucket's own that cannot be reached says nothing about the other buckets.
         own_host = (address.hostname or "").startswith(f"{bucket}.")
-        where = f"bucket={bucket} store={address.scheme}://{address.netloc}"
         return NoReply(
-            f"no connection to the store, nothing was sent: {where}: {error}",
+            f"no connection to the store, nothing was sent: {_where(bucket, url)}: {error}",
             effect_unknown=False,
             hint="is the store up, and SEXTON_S3_ENDPOINT_URL right?",
             code="BucketHostUnreachable" if own_host else "EndpointUnreachable",
@@ -156,14 +170,34 @@ class Wire:
         return pool
 
     def _no_reply(self, bucket: str, url: str, error: BotoCoreError) -> NoReply:
-        address = urlsplit(url)
-        where = f"bucket={bucket} store={address.scheme}://{address.netloc}"
         if isinstance(error, _NEVER_SENT):
             return self._unreachable(bucket, url, error)
         if isinstance(error, ReadTimeoutError):
-            return self._too_late(where)
-        message = f"the connection broke, effect unknown: {where}: {error}"
-        return NoReply(message, effect_unknown=True, code="ConnectionBroken")
+            return self._too_late(_where(bucket, url))
+        return self._cut(bucket, url, error)
+
+
+def _where(bucket: str, url: str) -> str:
+    address = urlsplit(url)
+    return f"bucket={bucket} store={address.scheme}://{address.netloc}"
+
+
+def _whole(response: AWSResponse, deadline: float) -> bytes:
+    """Return the body; raises what urllib3 raises, also for a reply that is not whole in time, or too long.
+
+    Headers that drip are not noticed here: each piece of them has the whole time-out.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    while piece := response.raw.read1(_PIECE, decode_content=False):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MOST_BYTES or time.monotonic() > deadline:
+            response.raw.close()  # not to be used again: the rest would be read as the next reply
+            if size > MOST_BYTES:
+                raise http.client.HTTPException(f"a reply of more than {MOST_BYTES} bytes")
+            raise Urllib3Timeout(None, response.url, "not whole in time")  # type: ignore[arg-type]
+    return b"".join(pieces)
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
@@ -173,7 +207,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
         return float(text)
     try:
         until = parsedate_to_datetime(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     if until.tzinfo is None:
         until = until.replace(tzinfo=UTC)
