@@ -156,7 +156,7 @@ def test_tail_tells_how_far_an_intent_has_come(settings: object, write: Write, c
     """Of an intent that waits it is told how many of its keys, or objects, are gone."""
     waits = events.DeferredIntent(PLACE, NOW, "SlowDown", "busy", 2, None, b"t", b"")
     done = [events.DoneKeys(word, "", ends) for word, ends in DONE]
-    keys = events.KeyProgress(done, [3, 4], [])
+    keys = events.KeyProgress(done, [3, 4], None, [])
     write("deferred", waits, replace(waits, keys=keys), replace(waits, gone=7))
     assert run(["tail", "deferred", "--until-end"]) == 0
 

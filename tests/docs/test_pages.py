@@ -204,6 +204,7 @@ def test_words_and_reasons_are_listed() -> None:
     text = (DOCS / "records.md").read_text(encoding="utf-8")
     reasons = set(re.findall(r'UndecodableRecord\(\s*"([a-z-]+)"', source("schemas"))) - {"null"}
     judge = (ROOT / "streaming_jobs/sexton/streaming_jobs/reaper/judge.py").read_text(encoding="utf-8")
+    reasons |= set(re.findall(r'Rejected\(\s*\w+, "([a-z-]+)"', source("streaming_jobs")))
     reasons |= set(re.findall(r'(?:VerdictResult\.\w+, |NotYet\(\s*|return \(?)"([a-z-]+)"', judge))
     reaper = source("streaming_jobs/sexton/streaming_jobs/reaper")
     for written in (r'_deferred\(decoded, "([a-z-]+)"', r'Kind\.FINAL,\s*"(\w+)"'):
@@ -211,8 +212,15 @@ def test_words_and_reasons_are_listed() -> None:
         assert found, written
         reasons |= found
     reasons |= {REPLAY, *fate_reasons()}
-    assert {"superseded", "not-before", "trailing-bytes", "prefix-refused", "StillWritten"} <= reasons
-    assert {"earlier-phase", "slow-bucket", "expired", "repeat"} <= reasons
+    assert {
+        "superseded",
+        "not-before",
+        "trailing-bytes",
+        "too-large",
+        "prefix-refused",
+        "StillWritten",
+    } <= reasons
+    assert {"earlier-phase", "slow-bucket", "expired", "repeat", "StillWritten"} <= reasons
 
     assert {name for name in {*reasons, *OutcomeWord} if f"| `{name}` |" not in text} == set()
 

@@ -103,6 +103,7 @@ SAMPLES: dict[str, events.Event] = {
                 events.DoneKeys(events.OutcomeWord.ABSENT, "absent", [3, 4]),
             ],
             [4, 6],
+            _NOW,
             ["4442587FB7D0A2F9"],
         ),
     ),

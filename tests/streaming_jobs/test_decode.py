@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime
 
 import pytest
 
 from sexton.schemas import events
+from sexton.schemas.checks import MAX_INTENT_BYTES
 from sexton.schemas.codec import Codec
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, Skipped, decode
 
@@ -91,3 +93,23 @@ def test_odd_but_legal_keys_are_decoded_byte_exact() -> None:
     assert isinstance(decoded, Decoded)
     assert isinstance(decoded.intent.action, events.DeleteObjects)
     assert tuple(decoded.intent.action.phases[0]) == keys
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"t", MAX_INTENT_BYTES), (b"t" * MAX_INTENT_BYTES, 1)])
+def test_f_2_what_is_too_large_is_rejected_unread(key: bytes, value: int) -> None:
+    """F-2: a few kilobytes on the wire may be megabytes: told with size and checksum, whatever it says."""
+    found = decode(CODEC, Record(0, 1, 0, key, bytes(value)))
+
+    assert isinstance(found, Rejected)
+    assert found.reason == "too-large"
+    assert str(len(key) + value) in found.detail
+    assert hashlib.sha256(bytes(value)).hexdigest() in found.detail
+
+
+def test_the_largest_intent_is_read() -> None:
+    """What is just small enough is decoded."""
+    names = [f"k{n:07d}" for n in range((MAX_INTENT_BYTES - 200) // 9)]
+    value = encoded(*names)
+
+    assert MAX_INTENT_BYTES - 1000 < len(value) < MAX_INTENT_BYTES
+    assert isinstance(decode(CODEC, record(value)), Decoded)

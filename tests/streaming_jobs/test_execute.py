@@ -29,6 +29,7 @@ from sexton.storage import MAX_KEYS, Delete, KeyState, Kind, Versioning
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
 from sexton.streaming_jobs.reaper.execution import Execution
+from sexton.streaming_jobs.reaper.fates import Earlier
 from sexton.streaming_jobs.reaper.items import key_of
 
 
@@ -110,7 +111,7 @@ def test_x_16_another_object_in_an_earlier_phase_stops_the_next(there: bool) -> 
     store = Store(objects={"b": {"data", *(["meta"] if there else [])}})
     store.answer = lambda number, bucket, item: CHANGED if key_of(item) == "meta" else None
     conditions = {"meta": KeyCondition("meta", "e")}
-    _, (result,) = run(store, execution(["meta"], ["data"], conditions=conditions, sent_before=True))
+    _, (result,) = run(store, execution(["meta"], ["data"], conditions=conditions, earlier=Earlier()))
 
     assert words(result) == ({"absent": 1, "refused": 1} if there else {"absent": 1, "deleted": 1})
     assert ("data" in store.objects["b"]) is there

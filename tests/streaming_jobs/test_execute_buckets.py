@@ -18,7 +18,7 @@ from tests.support.execute_stage import (
 )
 
 from sexton.schemas.errors import EnvironmentFault
-from sexton.storage import Effect, KeyState, Kind, NoReply, StoreRefused, Versioning
+from sexton.storage import Ability, Delete, Effect, KeyState, Kind, NoReply, StoreRefused, Versioning
 
 
 def test_x_6_a_busy_store_is_waited_for_and_nothing_is_counted_twice() -> None:
@@ -100,7 +100,7 @@ def test_x_7_a_fault_of_everything_ends_the_task() -> None:
 
 def test_a_key_that_a_proxy_cannot_carry_does_not_close_its_bucket() -> None:
     """A bare 404 about one key of a bucket that works holds that key's intent and nothing else."""
-    bare = KeyState(Kind.BUCKET, "404", "", 404)
+    bare = KeyState(Kind.TRANSIENT, "404", "", 404)  # as storage tells it where the bucket is there
     store = Store(answer=lambda number, bucket, item: bare if item == "a\nb" else None)
     executor, (odd, plain) = run(store, execution(["a\nb"]), execution(["b"]))
 
@@ -176,3 +176,43 @@ def test_a_bucket_that_cannot_be_probed_is_held(error: Exception, held: str) -> 
     assert bad.held is not None
     assert bad.held.reason == held
     assert words(good) == {"deleted": 1}
+
+
+def test_x_13_what_trips_our_own_reading_holds_that_bucket_alone() -> None:
+    """X-13: a fault of our own in one bucket's answers: it waits, is logged, and others are worked off."""
+    store = Store(probe_error=lambda bucket: RuntimeError("a bug") if bucket == "bad" else None)
+    executor, (bad, good) = run(store, execution(["a"], bucket="bad"), execution(["c"], bucket="good"))
+
+    assert bad.held is not None
+    assert (bad.held.reason, "a bug" in bad.held.detail) == ("UnreadableReply", True)
+    assert (words(good), executor.troubled()) == ({"deleted": 1}, {"bad": "UnreadableReply"})
+
+
+@pytest.mark.parametrize("versioning", [Versioning.OFF, Versioning.ON])
+@pytest.mark.parametrize("policy", [True, False], ids=["policy", "this key"])
+def test_x_4_a_lone_denied_key(policy: bool, versioning: Versioning) -> None:
+    """X-4, X-7: whether it is the key's or the bucket's is asked with a key of nobody, without a marker."""
+    store = Store(versioning=versioning, batch_condition=Ability.YES)
+    store.answer = lambda number, bucket, item: (
+        DENIED
+        if policy or item == "a"
+        else KeyState(Kind.CHANGED, "PreconditionFailed", "", 412)
+        if isinstance(item, Delete)
+        else None
+    )
+    executor, (result,) = run(store, execution(["a"]))
+
+    assert (result.held is not None) is policy
+    assert words(result) == ({} if policy else {"dead-lettered": 1})
+    assert executor.troubled() == ({"b": "AccessDenied"} if policy else {})
+    asked = store.sent[-1][1][0]
+    assert isinstance(asked, Delete) is (versioning is Versioning.ON)
+
+
+def test_x_4_a_lone_denied_key_where_conditions_are_not_checked() -> None:
+    """Where a probe would leave a marker nothing is sent: unknown counts as the bucket's policy."""
+    store = Store(versioning=Versioning.ON, answer=lambda number, bucket, item: DENIED)
+    _, (result,) = run(store, execution(["a"]))
+
+    assert result.held is not None
+    assert sizes(store) == [1]

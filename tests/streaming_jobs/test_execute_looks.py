@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from email.utils import formatdate
+
 import pytest
 from tests.support.execute_stage import (
     BUSY,
@@ -17,6 +20,7 @@ from tests.support.execute_stage import (
 
 from sexton.schemas.events import DeleteMode, KeyCondition
 from sexton.storage import Delete, KeyState, Kind, Versioning
+from sexton.streaming_jobs.reaper.fates import Earlier
 
 
 @pytest.mark.parametrize("acts", [True, False])
@@ -46,7 +50,7 @@ def test_an_unknown_effect_on_an_unversioned_bucket_is_repeated() -> None:
 def test_x_11_a_replay_on_a_versioned_bucket_looks_first() -> None:
     """X-11: of a replayed micro-batch only what is still there is sent: no second marker."""
     store = Store(objects={"b": {"there"}}, versioning=Versioning.ON)
-    _, (result,) = run(store, execution(["gone", "there"], sent_before=True))
+    _, (result,) = run(store, execution(["gone", "there"], earlier=Earlier()))
 
     assert sorted(store.looked) == ["gone", "there"]
     assert store.sent == [("b", ["there"])]
@@ -69,9 +73,26 @@ def test_x_19_a_failed_condition_is_looked_at(
 ) -> None:
     """X-19, J-5: `changed` only where the object was seen and it was not our own hand."""
     store = Store(objects={"b": {"a"} if there else set()}, answer=lambda number, bucket, item: CHANGED)
-    given = execution(["a"], conditions={"a": KeyCondition("a", "e")}, sent_before=sent, was_changed=said)
+    given = execution(
+        ["a"], conditions={"a": KeyCondition("a", "e")}, earlier=Earlier(was_changed=said) if sent else None
+    )
     if not there and not sent:
         store.acts = True  # it was gone before, as far as the look can tell
+    _, (result,) = run(store, given)
+
+    assert words(result) == {expected: 1}
+
+
+@pytest.mark.parametrize(("age_s", "expected"), [(100, "changed"), (20, "absent"), (None, "absent")])
+def test_j_5_what_stood_before_the_attempt_was_not_met_by_it(age_s: int | None, expected: str) -> None:
+    """J-5: an attempt 50 s ago cannot have taken what was meant, where another object stood then already."""
+    now = time.time()
+    store = Store(answer=lambda number, bucket, item: CHANGED)
+    store.headers = {"etag": '"e"', "date": formatdate(now)}
+    if age_s is not None:
+        store.headers["last-modified"] = formatdate(now - age_s)
+    given = execution(["a"], conditions={"a": KeyCondition("a", "e")}, earlier=Earlier(now - 50))
+    store.objects = {"b": {"a"}}
     _, (result,) = run(store, given)
 
     assert words(result) == {expected: 1}
@@ -80,7 +101,7 @@ def test_x_19_a_failed_condition_is_looked_at(
 def test_x_19_a_final_error_about_a_key_that_was_sent_before_is_looked_at() -> None:
     """X-19: no dead letter for a key that is gone."""
     store = Store(objects={"b": {"there"}}, answer=lambda number, bucket, item: INVALID)
-    _, (result,) = run(store, execution(["gone", "there"], sent_before=True))
+    _, (result,) = run(store, execution(["gone", "there"], earlier=Earlier()))
 
     assert words(result) == {"absent": 1, "dead-lettered": 1}
 
@@ -88,7 +109,7 @@ def test_x_19_a_final_error_about_a_key_that_was_sent_before_is_looked_at() -> N
 def test_x_19_past_the_age_limit_only_what_is_there_is_a_dead_letter() -> None:
     """X-19: a busy bucket past the age limit: gone keys are absent, the others dead letters that say so."""
     store = Store(objects={"b": {"there", "data"}}, answer=lambda number, bucket, item: BUSY)
-    given = execution(["gone", "there"], ["data"], sent_before=True, overdue=True)
+    given = execution(["gone", "there"], ["data"], earlier=Earlier(), overdue=True)
     _, (result,) = run(store, given, patience_s=2.0)
 
     assert words(result) == {"absent": 1, "dead-lettered": 2}
@@ -102,7 +123,9 @@ def test_x_19_what_cannot_be_looked_at_stays_pending_if_it_may_be_gone(sent: boo
         answer=lambda number, bucket, item: BUSY,
         look_status=503,
     )
-    _, (result,) = run(store, execution(["a"], sent_before=sent, overdue=True), patience_s=2.0)
+    _, (result,) = run(
+        store, execution(["a"], earlier=Earlier() if sent else None, overdue=True), patience_s=2.0
+    )
 
     assert (result.held is not None) is sent
     assert words(result) == ({} if sent else {"dead-lettered": 1})
@@ -165,3 +188,37 @@ def test_a_condition_that_no_store_checks_is_refused(
 
     assert [item for _, items in store.sent for item in items] == ([] if sent is None else [sent])
     assert words(result) == ({"refused": 1} if sent is None else {"deleted": 1})
+
+
+@pytest.mark.parametrize(("acts", "expected"), [(True, {"absent": 1}), (False, {})])
+def test_x_5_what_stays_unknown_is_looked_at_in_the_end(acts: bool, expected: dict[str, int]) -> None:
+    """X-5: a reply that is useless every time: the object is gone, which a look tells, or it waits."""
+    store = Store(answer=lambda number, bucket, item: CUT, acts=acts)
+    executor, (result,) = run(store, execution(["a"]))
+
+    assert words(result) == expected
+    assert (result.held is None) is acts
+    assert (sizes(store), store.looked) == ([1] * 6, ["a"])
+    assert executor.troubled() == {}
+
+
+@pytest.mark.parametrize(("there", "expected"), [(False, "absent"), (True, "dead-lettered")])
+def test_x_8_a_version_that_is_gone_is_no_dead_letter(there: bool, expected: str) -> None:
+    """X-8: a store may call the id of an erased version invalid: it is looked at first."""
+    store = Store(answer=lambda number, bucket, item: INVALID, versioning=Versioning.ON)
+    given = execution(["a"], mode=DeleteMode.ERASE_VERSION, conditions={"a": KeyCondition("a", None, "v1")})
+    if not there:
+        store.acts = True
+    _, (result,) = run(store, given)
+
+    assert words(result) == {expected: 1}
+
+
+def test_x_8_a_version_that_cannot_be_looked_at_and_was_never_sent_before() -> None:
+    """Nothing can have happened to it: the store's final word stands."""
+    answer = lambda number, bucket, item: INVALID  # noqa: E731
+    store = Store(answer=answer, versioning=Versioning.ON, look_status=403)
+    given = execution(["a"], mode=DeleteMode.ERASE_VERSION, conditions={"a": KeyCondition("a", None, "v1")})
+    _, (result,) = run(store, given)
+
+    assert words(result) == {"dead-lettered": 1}

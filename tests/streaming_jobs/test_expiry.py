@@ -12,13 +12,14 @@ from sexton.storage import BatchDeleter
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
 from sexton.streaming_jobs.reaper.execution import Execution
+from sexton.streaming_jobs.reaper.fates import Earlier
 from sexton.streaming_jobs.reaper.results import Result
 
 
 def expire(deleter: BatchDeleter, action: DeleteObjects, *conditions: KeyCondition) -> Result:
     """What becomes of an overdue intent whose bucket is busy."""
     executor = Executor(deleter, NoBudget(), Limits(patience_s=0.2))
-    given = Execution(action, {each.key: each for each in conditions}, sent_before=True, overdue=True)
+    given = Execution(action, {each.key: each for each in conditions}, earlier=Earlier(), overdue=True)
     executor.add(given)
     executor.finish()
     return executor.result(given)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from confluent_kafka import Producer
 from tests.support.chain import Chain
@@ -174,3 +176,20 @@ def test_records_tell_what_they_are_without_a_decoder(chain: Chain, store: Objec
         "intent-id": intent.intent_id.encode(),
         "tenant": b"t",
     }
+
+
+def test_f_2_a_record_that_unpacks_to_far_more_than_it_weighs(chain: Chain, store: ObjectStore) -> None:
+    """F-2: some kilobytes that are 70 MB unpacked are a dead letter that tells so, and neighbours go on."""
+    put(store, chain, "a", "b")
+    chain.emit(promised(chain, "a"))
+    limits: dict[str, Any] = {"compression.type": "zstd", "message.max.bytes": 100_000_000}
+    chain.produce(bytes(70_000_000), partition=0, **limits)
+    chain.emit(promised(chain, "b"))
+
+    counts = chain.reap()
+
+    assert counts.intents == {"deleted": 2, "dead-lettered": 1}
+    (letter,) = chain.dead_letters()
+    assert (letter.reason, letter.position.offset) == ("too-large", 1)
+    assert "70000000 bytes" in letter.detail
+    assert left(store, chain) == []

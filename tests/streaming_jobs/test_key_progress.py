@@ -16,6 +16,7 @@ from tests.support.s3_state import Traits, etag_of
 
 from sexton.schemas import events, records
 from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition, OutcomeWord
+from sexton.streaming_jobs.reaper.fates import Earlier
 from sexton.streaming_jobs.reaper.key_progress import before_of, progress_of
 
 on_real_parts = [pytest.mark.real, pytest.mark.spark]
@@ -30,7 +31,7 @@ def test_progress_is_read_as_it_was_written(phases: list[list[Any]]) -> None:
     states = [state for phase in phases for state in phase]
     keys = [name for phase in names for name in phase]
     done = {n: state for n, state in enumerate(states) if isinstance(state, tuple)}
-    unknown = [n for n, state in enumerate(states) if state == "unknown"]
+    unknown = {n: Earlier(1e9 + n) for n, state in enumerate(states) if state == "unknown"}
 
     written = progress_of(done, unknown, ["r1"])
     assert written is not None
@@ -38,6 +39,7 @@ def test_progress_is_read_as_it_was_written(phases: list[list[Any]]) -> None:
 
     assert read.done == done
     assert read.unknown == {keys[n] for n in unknown}
+    assert read.sent_since == (1e9 + min(unknown) if unknown else None)
     not_done = {keys[n] for n in range(len(keys)) if n not in done}
     assert read.left == [[name for name in phase if name in not_done] for phase in names]
 
@@ -46,22 +48,26 @@ def test_too_many_ranges_are_not_written() -> None:
     """A copy stays within a record's limit: then nothing is said of single keys."""
     every_other = dict.fromkeys(range(0, 120000, 2), DONE[0])
 
-    assert progress_of(every_other, [], []) is None
-    assert progress_of(dict.fromkeys(range(120_000), DONE[0]), [], [str(n) for n in range(300)]) == (
-        events.KeyProgress([events.DoneKeys(*DONE[0], [0, 120_000])], [], [str(n) for n in range(200, 300)])
+    assert progress_of(every_other, {}, []) is None
+    assert progress_of(dict.fromkeys(range(120_000), DONE[0]), {}, [str(n) for n in range(300)]) == (
+        events.KeyProgress(
+            [events.DoneKeys(*DONE[0], [0, 120_000])], [], None, [str(n) for n in range(200, 300)]
+        )
     )
 
 
 @pytest.mark.parametrize(
     "progress",
     [
-        events.KeyProgress([events.DoneKeys(*DONE[0], [0, 4])], [], []),
-        events.KeyProgress([events.DoneKeys(*DONE[0], [-1, 1])], [], []),
-        events.KeyProgress([events.DoneKeys(*DONE[0], [2, 1])], [], []),
-        events.KeyProgress([events.DoneKeys(*DONE[0], [0])], [], []),
-        events.KeyProgress([events.DoneKeys(*DONE[0], [0, 1]), events.DoneKeys(*DONE[2], [0, 2])], [], []),
-        events.KeyProgress([events.DoneKeys(OutcomeWord.CHANGED, "", [0, 1])], [], []),
-        events.KeyProgress([], [3, 9], []),
+        events.KeyProgress([events.DoneKeys(*DONE[0], [0, 4])], [], None, []),
+        events.KeyProgress([events.DoneKeys(*DONE[0], [-1, 1])], [], None, []),
+        events.KeyProgress([events.DoneKeys(*DONE[0], [2, 1])], [], None, []),
+        events.KeyProgress([events.DoneKeys(*DONE[0], [0])], [], None, []),
+        events.KeyProgress(
+            [events.DoneKeys(*DONE[0], [0, 1]), events.DoneKeys(*DONE[2], [0, 2])], [], None, []
+        ),
+        events.KeyProgress([events.DoneKeys(OutcomeWord.CHANGED, "", [0, 1])], [], None, []),
+        events.KeyProgress([], [3, 9], None, []),
     ],
 )
 def test_progress_that_does_not_fit_is_refused(progress: events.KeyProgress) -> None:
@@ -108,7 +114,8 @@ class TestWithAReaper:
         (intent_id,) = chain.emit(chain.intent("t", None, (), guards=guards, action=delete(names)))
         s3.script(unsure_of("unseen", "changed"))
         hold(chain, s3)
-        assert [d.keys.unknown for d in chain.deferred() if d.keys] == [[0, 1]]
+        (keys,) = [d.keys for d in chain.deferred() if d.keys]
+        assert (keys.unknown, keys.sent_since is not None) == ([0, 1], True)
         s3.script(None)
         s3.buckets.fill("bucket", {"unseen": b"new"})
 
@@ -178,7 +185,7 @@ class TestWithAReaper:
         intent = promised(chain, "a")
         position = events.Position(chain.topic_id(records.INTENTS), 0, 0)
         value = chain.codec.encode(intent)
-        keys = events.KeyProgress([events.DoneKeys(OutcomeWord.DELETED, "deleted", [0, 2])], [], [])
+        keys = events.KeyProgress([events.DoneKeys(OutcomeWord.DELETED, "deleted", [0, 2])], [], None, [])
         copy = events.DeferredIntent(position, intent.emitted_at, "test", "", 1, None, None, value, keys=keys)
         chain.emit(promised(chain, "x"))
         chain.produce(chain.codec.encode(copy), partition=0, topic=records.DEFERRED)

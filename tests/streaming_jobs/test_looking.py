@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -31,6 +33,11 @@ ODD = [
 ]
 
 
+def seen(*given: Any, **more: Any) -> dict[str, Seen]:
+    """What a look has shown of each key."""
+    return {key: each.seen for key, each in look(*given, **more).items()}
+
+
 @pytest.fixture
 def recorder(recorder: S3Recorder) -> S3Recorder:
     """The recorder with a plain and a versioned bucket."""
@@ -44,14 +51,38 @@ def test_there_and_absent(recorder: S3Recorder, deleter: BatchDeleter) -> None:
     recorder.buckets.fill("b", dict.fromkeys(ODD[::2], b"x"))
     plain = [f"k{i}" for i in range(100)]
     recorder.buckets.fill("b", dict.fromkeys(plain[:50], b"x"))
-    found = look(deleter, "b", [*ODD, *plain, *plain])
+    found = seen(deleter, "b", [*ODD, *plain, *plain])
 
     assert [found[key] for key in ODD] == [THERE, ABSENT] * 6
     assert [found[key] for key in plain] == [THERE] * 50 + [ABSENT] * 50
     # One look each, and one at the bucket, since a missing one answers as a missing key does.
     assert len(recorder.requests) == len(ODD) + 100 + 1
     assert {request.method for request in recorder.requests} == {"HEAD"}
-    assert look(deleter, "b", []) == {}
+    assert seen(deleter, "b", []) == {}
+
+
+@pytest.mark.parametrize(
+    ("headers", "age_s"),
+    [
+        ({}, 98.5),
+        ({"ETag": '"d41d8cd98f00b204e9800998ecf8427e-2"'}, None),
+        ({"Last-Modified": "yesterday"}, None),
+        ({"Last-Modified": ""}, None),
+        ({"ETag": ""}, None),
+    ],
+    ids=["plain", "of a multipart upload", "no date", "empty", "no ETag"],
+)
+def test_how_long_an_object_has_stood(
+    recorder: S3Recorder, deleter: BatchDeleter, headers: dict[str, str], age_s: float | None
+) -> None:
+    """By the store's own clock, at least: a multipart object came to stand there after its own date."""
+    plain = {"Last-Modified": formatdate(time.time() - 100, usegmt=True), "ETag": '"e"'}
+    recorder.script(lambda request: Reply(200, headers=plain | headers) if request.key == "k" else None)
+
+    (found,) = look(deleter, "b", ["k"]).values()
+
+    assert found.seen is THERE
+    assert found.age_s == (None if age_s is None else pytest.approx(age_s, abs=1.0))
 
 
 def test_x_11_a_marker_is_absent(recorder: S3Recorder, deleter: BatchDeleter) -> None:
@@ -59,11 +90,11 @@ def test_x_11_a_marker_is_absent(recorder: S3Recorder, deleter: BatchDeleter) ->
     first = deleter.calls.put("v", "k", b"1")
     marker = deleter.delete_all("v", ["k"]).result(10).markers[0]
 
-    assert look(deleter, "v", ["k"]) == {"k": ABSENT}
-    assert look(deleter, "v", ["k"], versions={"k": first.version_id}) == {"k": THERE}
-    assert look(deleter, "v", ["k"], versions={"k": marker}) == {"k": THERE}
+    assert seen(deleter, "v", ["k"]) == {"k": ABSENT}
+    assert seen(deleter, "v", ["k"], versions={"k": first.version_id}) == {"k": THERE}
+    assert seen(deleter, "v", ["k"], versions={"k": marker}) == {"k": THERE}
     deleter.delete_all("v", [Delete("k", version_id=first.version_id)]).result(10)
-    assert look(deleter, "v", ["k"], versions={"k": first.version_id}) == {"k": ABSENT}
+    assert seen(deleter, "v", ["k"], versions={"k": first.version_id}) == {"k": ABSENT}
 
 
 def test_a_missing_bucket_is_no_absent_key(recorder: S3Recorder, deleter: BatchDeleter) -> None:
@@ -157,10 +188,13 @@ def test_on_moto(moto: tuple[BatchDeleter, Any]) -> None:
     deleter.calls.put(bucket, "there", b"1")
     client.delete_object(Bucket=bucket, Key="hidden")
 
-    assert look(deleter, bucket, ["there", "hidden", "never"]) == {
+    assert seen(deleter, bucket, ["there", "hidden", "never"]) == {
         "there": THERE,
         "hidden": ABSENT,
         "never": ABSENT,
     }
-    assert look(deleter, bucket, ["hidden"], versions={"hidden": first.version_id}) == {"hidden": THERE}
-    assert look(deleter, "test-missing-bucket", ["a"]) == {"a": UNKNOWN}
+    (age,) = [each.age_s for each in look(deleter, bucket, ["there"]).values()]
+    assert age is not None
+    assert -2 < age < 60
+    assert seen(deleter, bucket, ["hidden"], versions={"hidden": first.version_id}) == {"hidden": THERE}
+    assert seen(deleter, "test-missing-bucket", ["a"]) == {"a": UNKNOWN}

@@ -20,6 +20,7 @@ from tests.support.execute_stage import (
 
 from sexton.schemas.events import DeleteMode, KeyCondition
 from sexton.storage import MAX_KEYS, Delete, KeyState, Kind, StoreRefused, Versioning
+from sexton.streaming_jobs.reaper.fates import Earlier
 
 
 class BusyListing(Store):
@@ -38,7 +39,9 @@ def test_a_denied_key_beside_a_bucket_that_is_closed_does_not_hang(sent: bool) -
         return DENIED if item == "a" else BUSY
 
     store = Store(objects={"b": {"a"}}, answer=answer)
-    _, (first, second) = run(store, execution(["a"], sent_before=sent), execution(["b"]), patience_s=2.0)
+    _, (first, second) = run(
+        store, execution(["a"], earlier=Earlier() if sent else None), execution(["b"]), patience_s=2.0
+    )
 
     assert first.held is not None
     assert second.held is not None

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import posixpath
 import threading
 import time
 from dataclasses import replace
+from xml.sax.saxutils import escape
 
 import pytest
+from tests.support import s3_api
 from tests.support.abilities import knowing
-from tests.support.prefixes import deny, work, work_off
+from tests.support.prefixes import ERASE, deny, work, work_off
 from tests.support.replies import SLOW_DOWN
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder, Traits
 
-from sexton.schemas.events import DeletePrefix
+from sexton.schemas.events import DeleteMode, DeletePrefix
 from sexton.storage import Abilities, Ability, BatchDeleter, Kind, StoreSettings, Versioning
 from sexton.streaming_jobs.reaper.prefix_steps import FIRST_PASS_OVER, PrefixProgress
 
@@ -50,6 +53,33 @@ class TestKeysThatStay:
         assert (step.state, step.progress.gone) == ("bucket", 0)
         assert step.fault is not None
         assert (step.fault.kind, step.fault.code) == (Kind.BUCKET, "AccessDenied")
+
+    @pytest.mark.parametrize("prefix", ["a/../", "./", "x//y/"])
+    def test_x_9_a_prefix_that_the_store_would_fold(
+        self, prefix: str, recorder: S3Recorder, deleter: BatchDeleter
+    ) -> None:
+        """X-9: its listing may be that of another prefix, or empty: it is refused, nothing is sent."""
+        recorder.buckets.traits = Traits(fold=lambda key: posixpath.normpath(key).lstrip("/"))
+        recorder.create_bucket("new", {f"{prefix}a": b"", "y/a": b""})
+        step = work(deleter, DeletePrefix("new", prefix))
+
+        assert (step.state, step.progress.gone) == ("done", 0)
+        assert [(key, state.code) for key, state in step.failed] == [(prefix, "FoldedKey")]
+        assert [state.kind for _, state in step.failed] == [Kind.REFUSED]
+        assert set(recorder.objects("new")) == {f"{prefix}a", "y/a"}
+
+    @pytest.mark.parametrize("mode", [DeleteMode.HIDE, ERASE])
+    def test_x_2_keys_that_the_listing_mangles_are_named_and_never_counted_as_gone(
+        self, mode: DeleteMode, recorder: S3Recorder, deleter: BatchDeleter
+    ) -> None:
+        """X-2: a listing in plain XML shows another key: nothing is sent for it, and the others go."""
+        recorder.create_bucket("b", {"p/a": b"", "p/\x01": b""}, versioning="Enabled")
+        recorder.script(lambda r: _without_encoding(recorder, r))
+        steps = work_off(deleter, DeletePrefix("b", "p/", mode))
+
+        assert (steps[-1].state, steps[-1].progress.gone) == ("done", 1)
+        assert {(key, state.code) for key, state in steps[-1].failed} == {("p/\ufffd", "UnreadableKey")}
+        assert set(recorder.objects("b")) == {"p/\x01"}
 
     def test_more_than_can_be_named(self, recorder: S3Recorder, deleter: BatchDeleter) -> None:
         """Thousands of keys that stay are counted, a thousand named; what can go beside them goes."""
@@ -251,3 +281,12 @@ class TestWriters:
 
         assert (step.state, step.progress.gone, step.failed_count) == ("done", 3, 0)
         assert recorder.objects("b") == {}
+
+
+def _without_encoding(recorder: S3Recorder, request: Recorded) -> Reply | None:
+    """Answer a listing as stores do that know no percent-encoding: what XML cannot carry is U+FFFD."""
+    if "encoding-type" not in request.query or request.is_probe:
+        return None
+    query = {name: value for name, value in request.query.items() if name != "encoding-type"}
+    reply = s3_api.answer(recorder.buckets, replace(request, query=query), escape)
+    return replace(reply, body=reply.body.replace(b"\x01", "\ufffd".encode()))

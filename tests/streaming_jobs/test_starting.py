@@ -18,7 +18,13 @@ from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import SextonError
 from sexton.schemas.topics import TOPICS
 from sexton.storage import ObjectStore
-from sexton.streaming_jobs.reaper.checkpoint import Binding, CheckpointRefused, check_binding, parse_offsets
+from sexton.streaming_jobs.reaper.checkpoint import (
+    Binding,
+    Checkpoint,
+    CheckpointRefused,
+    check_binding,
+    parse_offsets,
+)
 from sexton.streaming_jobs.reaper.dry_run import dry_run, word_of
 from sexton.streaming_jobs.reaper.lock import CheckpointLock, CheckpointLocked
 from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
@@ -88,7 +94,7 @@ def test_an_unsafe_topic_is_refused(chain: Chain) -> None:
 @real
 def test_x_20_the_second_reaper_names_the_first(chain: Chain) -> None:
     """X-20: of two reapers on one checkpoint the second is refused; a released lock is free at once."""
-    first, second = CheckpointLock(chain.settings), CheckpointLock(chain.settings)
+    first, second = CheckpointLock(chain.settings, "one"), CheckpointLock(chain.settings, "one")
     first.acquire()
     try:
         with pytest.raises(CheckpointLocked, match=r"process .*/"):
@@ -97,7 +103,7 @@ def test_x_20_the_second_reaper_names_the_first(chain: Chain) -> None:
     finally:
         first.release()
 
-    third = CheckpointLock(chain.settings)
+    third = CheckpointLock(chain.settings, "one")
     third.acquire()
     third.release()
 
@@ -105,14 +111,36 @@ def test_x_20_the_second_reaper_names_the_first(chain: Chain) -> None:
 @real
 def test_x_20_another_checkpoint_is_another_lock(chain: Chain) -> None:
     """The lock belongs to the checkpoint, not to the topic."""
-    other = chain.settings.model_copy(update={"checkpoint": "/elsewhere"})
-    first, second = CheckpointLock(chain.settings), CheckpointLock(other)
+    first, second = CheckpointLock(chain.settings, "one"), CheckpointLock(chain.settings, "another")
     first.acquire()
     try:
         second.acquire()
         second.release()
     finally:
         first.release()
+
+
+@real
+@spark_
+def test_x_20_a_checkpoint_is_one_however_its_path_is_spelled(chain: Chain, tmp_path: Path) -> None:
+    """X-20: a slash more, a scheme, dots or a link lead to the same lock; another folder to another."""
+    (tmp_path / "link").symlink_to(tmp_path / "place", target_is_directory=True)
+    spelled = ["place", "place/", "./place", "x/../place", "link", "other"]
+    paths = [f"{scheme}{tmp_path}/{name}" for scheme in ("", "file://") for name in spelled]
+    ids = [Checkpoint(chain.spark, path, "topic").identity() for path in paths]
+
+    assert len(set(ids)) == 2
+    assert ids == [*[ids[0]] * 5, ids[5]] * 2
+
+
+@real
+@spark_
+def test_a_damaged_id_of_a_checkpoint_is_refused(chain: Chain, tmp_path: Path) -> None:
+    """Half an id would be another lock than the whole one."""
+    (tmp_path / "sexton-id").write_text("0123")
+
+    with pytest.raises(CheckpointRefused, match="damaged"):
+        Checkpoint(chain.spark, str(tmp_path), "topic").identity()
 
 
 @real

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sexton.schemas.events import DeleteMode, DeleteObjects
-from sexton.storage import Abilities, BatchResult, Delete, Effect, KeyState, Kind, Versioning
+from sexton.storage import Abilities, Ability, BatchResult, Delete, Effect, KeyState, Kind, Versioning
 from sexton.storage.wire import RawReply
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
@@ -39,11 +39,13 @@ class Store:
     answer: Answer = lambda number, bucket, item: None
     acts: bool = False
     versioning: Versioning = Versioning.OFF
+    batch_condition: Ability = Ability.UNKNOWN
     sent: list[tuple[str, list[str | Delete]]] = field(default_factory=list)
     looked: list[str] = field(default_factory=list)
     probes: list[str] = field(default_factory=list)
     probe_error: Callable[[str], Exception | None] = lambda bucket: None
     look_status: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)
 
     @property
     def calls(self) -> Any:
@@ -53,19 +55,19 @@ class Store:
         assert method == "HEAD"
         self.looked.append(key)
         status = self.look_status or (200 if key in self.objects.get(bucket, set()) else 404)
-        return RawReply(status, "", b"")
+        return RawReply(status, "", b"", self.headers)
 
     def check_bucket(self, bucket: str) -> None:
         pass
 
     def abilities(self, bucket: str) -> Abilities:
-        return Abilities(bucket, versioning=self.versioning)
+        return Abilities(bucket, versioning=self.versioning, batch_condition=self.batch_condition)
 
     def look_up(self, bucket: str) -> Abilities:
         error = self.probe_error(bucket)
         if error is not None:
             raise error
-        return Abilities(bucket, versioning=self.versioning)
+        return self.abilities(bucket)
 
     def probe(self, bucket: str, under: str = "") -> Abilities:
         self.probes.append(bucket)
@@ -112,7 +114,7 @@ def run(
     """Run the stage over these intents."""
     for each in executions:
         keys = [key for phase in each.action.phases for key in phase]  # type: ignore[union-attr]
-        store.objects.setdefault(each.action.bucket, set()).update(keys if not each.sent_before else ())
+        store.objects.setdefault(each.action.bucket, set()).update(keys if each.earlier is None else ())
     limits = Limits(patience_s=patience_s)
     executor = Executor(store, NoBudget(), limits, held or {}, clock=Clock(), jitter=lambda: 0.0)
     for each in executions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from email.utils import formatdate
 from typing import Protocol
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
@@ -244,7 +245,12 @@ def _get(buckets: Buckets, call: Call, _: _Escape) -> Reply:
         headers["x-amz-object-lock-legal-hold"] = "ON"
     return Reply(
         body=found.body,
-        headers={"ETag": etag_of(found.body), "Content-Type": "binary/octet-stream", **headers},
+        headers={
+            "ETag": etag_of(found.body),
+            "Last-Modified": formatdate(found.written_at, usegmt=True),
+            "Content-Type": "binary/octet-stream",
+            **headers,
+        },
     )
 
 

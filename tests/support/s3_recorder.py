@@ -246,6 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.headers.get("Connection") == "close":
             self.close_connection = True
         headers = {
+            "Date": self.date_time_string(),
             "x-amz-request-id": f"REQ{len(self.recorder.requests):013d}",
             "Content-Type": "application/xml",
             "Content-Length": str(len(reply.body)),

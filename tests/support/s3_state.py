@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,13 +36,14 @@ class Traits:
 
 @dataclass(slots=True)
 class Version:
-    """A version of an object, or a delete marker (`body` None); its locks."""
+    """A version of an object, or a delete marker (`body` None); when it was written, and its locks."""
 
     version_id: str
     body: bytes | None
     retain_until: datetime | None = None
     mode: str = ""
     legal_hold: bool = False
+    written_at: float = field(default_factory=time.time)
 
     @property
     def is_marker(self) -> bool:
@@ -147,11 +149,11 @@ class Buckets:
             self._buckets.setdefault(bucket, Bucket("Enabled" if locks else versioning, locks))
             return is_new
 
-    def fill(self, bucket: str, objects: Mapping[str, bytes]) -> None:
-        """Put many objects."""
+    def fill(self, bucket: str, objects: Mapping[str, bytes], *, age_s: float = 0.0) -> None:
+        """Put many objects, as if so many seconds ago."""
         with self.lock:
             for key, body in objects.items():
-                self._buckets[bucket].put(key, body)
+                self._buckets[bucket].put(key, body).written_at -= age_s
 
     def contents(self, bucket: str) -> dict[str, bytes]:
         """Return a copy of the objects by key, as a reader sees them."""

@@ -17,7 +17,7 @@ from sexton.producers._limits import Deadline, Limits
 from sexton.producers._receipt import Flight, Receipt
 from sexton.producers._transport import KafkaTransport, Record, Transport, kafka_config
 from sexton.schemas import events, records
-from sexton.schemas.checks import MAX_KEY_BYTES, check_intent
+from sexton.schemas.checks import MAX_INTENT_BYTES, MAX_KEY_BYTES, check_intent
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent
 from sexton.schemas.registry import open_codec
@@ -57,7 +57,7 @@ class Emitter:
     """Sends intents to the intents topic."""
 
     def __init__(self, transport: Transport, topic: str, codec: Codec, limits: Limits) -> None:
-        self.limits = limits
+        self.limits = replace(limits, message_bytes=min(limits.message_bytes, MAX_INTENT_BYTES))
         self._transport = transport
         self._topic = topic
         self._codec = codec

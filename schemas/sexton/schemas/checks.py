@@ -14,9 +14,19 @@ from sexton.schemas.conditions import conditions_of
 from sexton.schemas.errors import InvalidEvent, InvalidFormat
 from sexton.schemas.generations import MAX_PACKED_PART, check_generation
 
-__all__ = ["MAX_KEY_BYTES", "MAX_TENANT_BYTES", "check_bucket", "check_intent", "check_keys", "check_tenant"]
+__all__ = [
+    "MAX_INTENT_BYTES",
+    "MAX_KEY_BYTES",
+    "MAX_TENANT_BYTES",
+    "check_bucket",
+    "check_intent",
+    "check_keys",
+    "check_tenant",
+]
 
 MAX_KEY_BYTES = 1024
+MAX_INTENT_BYTES = 1_500_000
+"""Of a record's key and value, unpacked: its deferred copy and its dead letter have to fit into topics."""
 MAX_TENANT_BYTES = 512
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}\Z")
 

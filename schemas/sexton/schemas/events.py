@@ -260,11 +260,13 @@ class KeyProgress:
     """What is known of the keys of a `DeleteObjects` that waits: all others were not sent, or had no effect.
 
     Keys are counted from 0 through all phases; `ranges` are first, end, first, end …, each end exclusive.
-    `unknown` were sent and nobody knows what became of them. `request_ids` are the store's, so far.
+    `unknown` were sent, not before `sent_since` (None when nobody knows), and nobody knows what became of
+    them. `request_ids` are the store's, so far.
     """
 
     done: Sequence[DoneKeys]
     unknown: Sequence[int]
+    sent_since: datetime | None
     request_ids: Sequence[str]
 
 

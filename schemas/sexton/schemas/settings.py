@@ -61,7 +61,7 @@ class Settings(BaseSettings):
     s3_endpoint_url: str | None = Field(None, description="S3 endpoint; empty = AWS's own")
     s3_region: str = Field("us-east-1", description="region used to sign")
     s3_read_timeout_s: float = Field(
-        30.0, gt=0, description="how long an answer of the store is waited for, seconds"
+        30.0, gt=0, description="within how many seconds an answer of the store has to be whole"
     )
     schema_registry_url: str | None = Field(None, description="Confluent-compatible registry, optional")
     checkpoint: str | None = Field(None, description="the reaper's checkpoint: any path Spark can write")

@@ -9,10 +9,13 @@ below the committed offsets is named before Spark is asked to read it (F-9).
 from __future__ import annotations
 
 import json
+import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sexton.schemas.errors import SextonError
@@ -21,9 +24,12 @@ __all__ = ["Binding", "Checkpoint", "CheckpointRefused", "check_binding", "check
 
 _FORMAT = 1
 _NAME = "sexton-binding.json"
+_IDENTITY = "sexton-id"
 _WAITING = "sexton-waiting"
 _WAITING_BEGUN = "sexton-waiting-begun"
 _KEPT = 10
+_READS = 20
+_READ_AGAIN_S = 0.1
 
 
 class CheckpointRefused(SextonError):
@@ -126,6 +132,26 @@ class Checkpoint:
         self._jvm = jvm
         self._root = jvm.org.apache.hadoop.fs.Path(path)
         self._fs = self._root.getFileSystem(spark._jsc.hadoopConfiguration())
+
+    def identity(self) -> str:
+        """Return the id that the checkpoint has had since its first use, however its path is spelled.
+
+        Two paths may lead to one folder: a link, another mount, a slash more. Raises CheckpointRefused.
+        """
+        refused: Py4JJavaError | None = None
+        if self._read(_IDENTITY) is None:
+            try:
+                self._write(self._path(_IDENTITY), uuid.uuid4().hex, overwrite=False)
+            except Py4JJavaError as error:
+                refused = error  # unless another reaper made it at this moment
+        for _ in range(_READS):
+            text = self._read(_IDENTITY)
+            if text is None and refused is not None:
+                raise refused
+            if text is not None and len(text) == len(uuid.uuid4().hex):
+                return text
+            time.sleep(_READ_AGAIN_S)  # it is being written
+        raise CheckpointRefused(f"the checkpoint is damaged: {_IDENTITY}", hint=_HINT_DAMAGED)
 
     def binding(self) -> Binding | None:
         """Return what the checkpoint is bound to, None for a new one; raises CheckpointRefused."""

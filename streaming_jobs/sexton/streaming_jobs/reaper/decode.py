@@ -9,15 +9,18 @@ asks for nothing and is only counted.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 
 from sexton.schemas import events
-from sexton.schemas.checks import check_intent
+from sexton.schemas.checks import MAX_INTENT_BYTES, check_intent
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent, UndecodableRecord
 from sexton.streaming_jobs.reaper.key_progress import Before, before_of
 
 __all__ = ["Decoded", "Record", "Rejected", "Skipped", "decode", "decode_deferred"]
+
+_MAX_COPY_BYTES = 2 * MAX_INTENT_BYTES  # of a deferred copy, which tells of each key, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,11 @@ class Record:
     written_at_us: int
     key: bytes | None
     value: bytes | None
+
+    @property
+    def size(self) -> int:
+        """The bytes of key and value; on the wire they may have been a hundredth of that."""
+        return len(self.key or b"") + len(self.value or b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,8 @@ def decode(codec: Codec, record: Record) -> Decoded | Rejected | Skipped:
     """
     if record.value is None:
         return Skipped(record)
+    if (size := record.size) > MAX_INTENT_BYTES:
+        return Rejected(record, "too-large", _too_large(record, size, MAX_INTENT_BYTES))
     try:
         intent = codec.decode(record.value, events.DeletionIntent)
     except UndecodableRecord as error:
@@ -81,6 +91,11 @@ def decode(codec: Codec, record: Record) -> Decoded | Rejected | Skipped:
         if not _names_no_folder(intent):
             return Rejected(record, "invalid-intent", str(error), intent)
     return Decoded(record, intent)
+
+
+def _too_large(record: Record, size: int, most: int) -> str:
+    digest = hashlib.sha256(record.value or b"").hexdigest()
+    return f"key and value have {size} bytes, at most {most} may be; the value's SHA-256 is {digest}"
 
 
 def _names_no_folder(intent: events.DeletionIntent) -> bool:
@@ -104,6 +119,8 @@ def decode_deferred(codec: Codec, record: Record) -> Decoded | Rejected | Skippe
     """
     if record.value is None:
         return Skipped(record)
+    if (size := record.size) > _MAX_COPY_BYTES:
+        return Rejected(record, "too-large", _too_large(record, size, _MAX_COPY_BYTES))
     try:
         waited = codec.decode(record.value, events.DeferredIntent)
     except UndecodableRecord as error:

@@ -32,7 +32,10 @@ __all__ = ["Deleter", "Executor", "Limits", "Pacer"]
 
 @dataclass(slots=True)
 class Executor:
-    """Executes the intents of one task; `add` each, `finish` once, then ask for each `result`."""
+    """Executes the intents of one task; `add` each, `finish` once, then ask for each `result`.
+
+    Nothing of it is sent before `started`, seconds since 1970.
+    """
 
     deleter: Deleter
     pacer: Pacer
@@ -42,6 +45,7 @@ class Executor:
     clock: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = random.random
     dry: bool = False
+    started: float = field(default_factory=time.time)
     sender: Sender = field(init=False)
     _overdue: list[Execution] = field(default_factory=list)
 
@@ -99,7 +103,7 @@ class Executor:
         name = (action.bucket, action.bypass_governance and self.limits.allow_bypass)
         lane = self.sender.lanes.get(name)
         if lane is None:
-            lane = self.sender.lanes[name] = Lane(*name)
+            lane = self.sender.lanes[name] = Lane(*name, self.started)
             if (why := self.held.get(action.bucket)) is not None:
                 lane.closed = Fate(None, why, "the bucket is held: its intents wait")
             else:
@@ -142,6 +146,9 @@ class Executor:
                 lambda lane, step, execution=execution: self._prefix_done(execution, lane, step),  # type: ignore[misc]
             )
         self.sender.drain()
+        for execution in self.sender.prefixes:
+            if execution.step is None and execution.lane is not None:
+                execution.held = execution.held or execution.lane.closed
 
     def _out_of_time(self) -> bool:
         return self.clock() - self.sender.started > self.limits.slice_s

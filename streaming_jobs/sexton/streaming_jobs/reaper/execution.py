@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sexton.schemas import events
 from sexton.schemas.events import DeleteMode, OutcomeWord
 from sexton.storage import Delete
-from sexton.streaming_jobs.reaper.fates import Fate
+from sexton.streaming_jobs.reaper.fates import Earlier, Fate
 from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
 from sexton.streaming_jobs.reaper.key_progress import GONE, Before
 from sexton.streaming_jobs.reaper.lanes import Lane
@@ -31,18 +31,16 @@ class Refusal:
 class Execution:
     """An intent that passed; `phases` are the items queued so far, `requests` the numbers that carried them.
 
-    `before` is what earlier attempts are known to have settled, key by key. `sent_before`: an earlier attempt
-    may have sent any of its keys. `was_changed`: an earlier receipt says so, None when nobody knows.
-    `overdue`: past the age limit, so that what its bucket holds is decided now. `held` is set when its bucket
-    was closed before anything was queued, `last_word` of a prefix whose age limit has passed, and
-    `last_words` of its items: the lane's fates are those of all intents that name them.
+    `before` is what earlier attempts are known to have settled, key by key; `earlier` one that may have sent
+    any of its keys. `overdue`: past the age limit, so that what its bucket holds is decided now. `held` is
+    set when its bucket was closed before anything was queued, `last_word` of a prefix whose age limit has
+    passed, and `last_words` of its items: the lane's fates are those of all intents that name them.
     """
 
     action: events.DeleteObjects | events.DeletePrefix
     conditions: Mapping[str, events.KeyCondition] = field(default_factory=dict)
     before: Before | None = None
-    sent_before: bool = False
-    was_changed: bool | None = False
+    earlier: Earlier | None = None
     overdue: bool = False
     progress: PrefixProgress = field(default_factory=PrefixProgress)
     phases: list[Sequence[Item]] = field(default_factory=list)
@@ -61,21 +59,21 @@ class Execution:
         assert isinstance(self.action, events.DeleteObjects)
         return self.before.left if self.before else self.action.phases
 
-    def touched(self, items: Sequence[Item]) -> Sequence[Item]:
+    def touched(self, items: Iterable[Item]) -> dict[Item, Earlier]:
         """Return those items that an earlier attempt may have deleted."""
-        if self.sent_before:
-            return items
+        if self.earlier is not None:
+            return dict.fromkeys(items, self.earlier)
         if self.before is None or not self.before.unknown:
-            return ()
-        return [item for item in items if key_of(item) in self.before.unknown]
+            return {}
+        earlier = Earlier(self.before.sent_since)
+        return {item: earlier for item in items if key_of(item) in self.before.unknown}
 
-    def may_be_gone(self, item: Item) -> bool:
-        """Tell whether an item without a last word may have been deleted, now or in an earlier attempt."""
+    def attempt_at(self, item: Item) -> Earlier | None:
+        """Return the attempt, of this task or an earlier one, that may have deleted an item."""
         assert self.lane is not None
+        earlier = self.lane.sent_before.get(item) or self.touched([item]).get(item)
         fate = self.fate(item)
-        return (
-            bool(self.touched([item])) or item in self.lane.sent_before or (fate is not None and fate.unknown)
-        )
+        return earlier or (Earlier(self.lane.started) if fate is not None and fate.unknown else None)
 
     def fate(self, item: Item) -> Fate | None:
         """Return a queued item's fate, None for plainly gone."""

@@ -75,7 +75,7 @@ def _expire_prefix(execution: Execution, action: events.DeletePrefix, looker: Lo
     if held is None:
         return
     gone = step.progress.gone if step is not None else execution.progress.gone
-    maybe_sent = execution.sent_before or gone > 0
+    maybe_sent = execution.earlier is not None or gone > 0
     decided = expired(held, _left(looker, action), maybe_sent=maybe_sent)
     execution.last_word = decided if decided.word is not None else None
 
@@ -101,19 +101,31 @@ def _listed(found: Callable[[], bool]) -> Seen:
 def _decide(execution: Execution, lane: Lane, items: Sequence[Item], looker: Looker) -> None:
     whole = [item for item in items if not isinstance(item, EraseAll)]
     keys, versions = names_of(whole)
-    seen = look(looker, lane.bucket, keys, versions=versions)
+    found = look(looker, lane.bucket, keys, versions=versions)
     for item in items:
         fate = execution.fate(item)
         assert fate is not None
-        maybe_sent = execution.may_be_gone(item)
-        there = _versions_left(looker, lane, item.key) if isinstance(item, EraseAll) else seen[key_of(item)]
+        maybe_sent = execution.attempt_at(item) is not None
+        if isinstance(item, EraseAll):
+            there = _versions_left(looker, lane, item.key)
+        else:
+            there = found[key_of(item)].seen
         execution.last_words[item] = expired(fate, there, maybe_sent=maybe_sent)
 
 
 def _versions_left(looker: Looker, lane: Lane, key: str) -> Seen:
     """Return whether a version or marker of a key is there; a look at the key shows only the newest."""
     known = lane.abilities
-    left = _listed(lambda: bool(looker.calls.versions_of(lane.bucket, key).versions))
+    exact = False
+
+    def found() -> bool:
+        nonlocal exact
+        page = looker.calls.versions_of(lane.bucket, key)
+        exact = page.encoded
+        return bool(page.versions)
+
+    left = _listed(found)
     # Where a key need not stand before those that begin with it, one page shows only what is there.
-    certain = left is Seen.THERE or (known is not None and known.lists_in_order is Ability.YES)
+    in_order = known is not None and known.lists_in_order is Ability.YES
+    certain = exact and (left is Seen.THERE or in_order)
     return left if certain else Seen.UNKNOWN

@@ -86,47 +86,64 @@ def is_denied(state: KeyState) -> bool:
     return state.code in _DENIED and state.retain_until is None and not state.legal_hold
 
 
-def step_of(state: KeyState, *, sent_before: bool, repeat_marks: bool, tries: int) -> tuple[Step, Fate]:
+def step_of(state: KeyState, *, may_be_gone: bool, repeat_marks: bool, tries: int) -> tuple[Step, Fate]:
     """Return what to do about a key with this state, and its fate so far.
 
-    `sent_before`: an earlier attempt may have deleted it. `repeat_marks`: sending it twice leaves a trace (a
-    second delete marker), so it is looked at before any repeat. `tries` counts how often this task sent it.
+    `may_be_gone`: an earlier attempt may have deleted it, or it names a version, of which a store may say
+    that the id is invalid once it is gone. `repeat_marks`: sending it twice leaves a trace (a second delete
+    marker), so it is looked at before any repeat. `tries` counts how often this task sent it.
     """
-    unknown = state.effect_unknown
-    fate = Fate(None, state.code, str(state), unknown=unknown)
+    unknown, code = state.effect_unknown, state.code or str(state.status or "")
+    fate = Fate(None, code, str(state), unknown=unknown)
     match state.kind:
         case Kind.GONE:
             return Step.DONE, Fate(OutcomeWord.DELETED)
         case Kind.ABSENT:
-            return Step.DONE, Fate(OutcomeWord.ABSENT, state.code)
+            return Step.DONE, Fate(OutcomeWord.ABSENT, code)
         case Kind.CHANGED:
-            return Step.LOOK, Fate(OutcomeWord.CHANGED, state.code, str(state))
+            return Step.LOOK, Fate(OutcomeWord.CHANGED, code, str(state))
         case Kind.REFUSED:
-            return Step.DONE, Fate(OutcomeWord.REFUSED, state.code, str(state))
+            return Step.DONE, Fate(OutcomeWord.REFUSED, code, str(state))
         case Kind.FINAL if state.retain_until is not None or state.legal_hold:
             return Step.DONE, Fate(OutcomeWord.REFUSED, "locked", str(state))
         case Kind.FINAL if is_denied(state):
-            return Step.DENIED, Fate(OutcomeWord.DEAD_LETTERED, state.code, str(state))
+            return Step.DENIED, Fate(OutcomeWord.DEAD_LETTERED, code, str(state))
         case Kind.FINAL:
-            dead = Fate(OutcomeWord.DEAD_LETTERED, state.code, str(state))
-            return (Step.LOOK if sent_before else Step.DONE), dead
+            dead = Fate(OutcomeWord.DEAD_LETTERED, code, str(state))
+            return (Step.LOOK if may_be_gone else Step.DONE), dead
         case Kind.ENVIRONMENT:
             return Step.ENVIRONMENT, fate
         case Kind.BUCKET if not is_throttled(state):
             return Step.BUCKET, fate
         case Kind.TRANSIENT | Kind.UNKNOWN | Kind.UNACCOUNTED if tries >= MOST_TRIES:
-            return Step.DONE, fate  # held: without a word
+            # Without a word it is held; of what may be gone one look may still tell.
+            return (Step.LOOK if unknown else Step.DONE), fate
     return (Step.LOOK if unknown and repeat_marks else Step.AGAIN), fate
 
 
-def after_look(fate: Fate, seen: Seen, *, sent_before: bool, was_changed: bool | None) -> tuple[Step, Fate]:
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An attempt that may have deleted a key, and of which nobody knows what became.
+
+    It was not made before `since`, seconds since 1970 (None: nobody knows). `was_changed`: a receipt says so
+    (None: nobody knows).
+    """
+
+    since: float | None = None
+    was_changed: bool | None = False
+
+
+def after_look(fate: Fate, seen: Seen, earlier: Earlier | None, *, stood: bool = False) -> tuple[Step, Fate]:
     """Return what a look decides about a key whose fate hung on it.
 
-    `was_changed`: an earlier receipt says so (None: nobody knows). Where another object stands under the key
-    and an earlier attempt may have deleted the one that was meant, that one is gone: `absent`.
+    Where another object stands under the key, and an earlier attempt may have deleted the one that was meant,
+    that one is gone: `absent`. `stood` tells that what stands there did so before that attempt: then the
+    attempt did not meet the one that was meant, and `changed` is true (J-5: truly, whichever happened).
     """
+    if seen is Seen.UNKNOWN and fate.word is OutcomeWord.DEAD_LETTERED and earlier is None:
+        return Step.DONE, fate  # of a key that was never sent before: nothing can have happened to it
     if seen is Seen.UNKNOWN:
-        unknown = fate.unknown or sent_before  # a condition that did not hold had no effect
+        unknown = fate.unknown or earlier is not None  # a condition that did not hold had no effect
         return Step.DONE, Fate(
             None, fate.reason, f"{fate.detail}; it could not be looked at", unknown=unknown
         )
@@ -134,7 +151,7 @@ def after_look(fate: Fate, seen: Seen, *, sent_before: bool, was_changed: bool |
         return Step.DONE, Fate(OutcomeWord.ABSENT, fate.reason)
     if fate.word is None:
         return Step.AGAIN, fate
-    if fate.word is OutcomeWord.CHANGED and sent_before and was_changed is False:
+    if fate.word is OutcomeWord.CHANGED and earlier and earlier.was_changed is False and not stood:
         told = "another object stands under the key"
         return Step.DONE, Fate(OutcomeWord.ABSENT, fate.reason, told, stands=True)
     return Step.DONE, fate

@@ -56,10 +56,10 @@ class Reaper:
         path = self._checkpoint_path()
         cluster = Cluster(self.settings)
         binding = check_topics(self.settings, cluster)
-        lock = CheckpointLock(self.settings)
+        checkpoint = Checkpoint(self.spark, path, binding.topic)
+        lock = CheckpointLock(self.settings, checkpoint.identity())
         lock.acquire()
         try:
-            checkpoint = Checkpoint(self.spark, path, binding.topic)
             self.progress.start(bind_checkpoint(checkpoint, binding, cluster))
             earlier = sent_before(self.settings, checkpoint, binding, cluster)
             place = deferred_place(self.settings, cluster)

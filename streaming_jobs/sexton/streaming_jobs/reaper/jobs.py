@@ -5,6 +5,7 @@ The same table of error classes decides as for batches.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -14,6 +15,7 @@ from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.events import OutcomeWord
 from sexton.storage import (
     Abilities,
+    Ability,
     BatchResult,
     Calls,
     Delete,
@@ -25,13 +27,15 @@ from sexton.storage import (
     VersionMark,
     erase_slice,
 )
-from sexton.storage.probes import PREFIX
+from sexton.storage.probes import NO_ETAG, PREFIX
+from sexton.storage.states_of import key_state, unreadable
 from sexton.streaming_jobs.reaper.fates import Fate, Step, is_throttled, step_of
 from sexton.streaming_jobs.reaper.looking import state_of
 
 __all__ = ["denies_all", "erase_key", "fault_of_call"]
 
 _MOST_SLICES = 10_000
+_log = logging.getLogger("sexton.streaming_jobs.execute")
 
 
 class _Eraser(Protocol):
@@ -50,10 +54,14 @@ class _Eraser(Protocol):
 def fault_of_call(error: BaseException) -> tuple[Step, Fate]:
     """Return what an error of a single call, or of a probe, means: again, the bucket, or the environment.
 
-    Raises what is no fault of a store.
+    What is no fault of a store is one of our reading what it says: that bucket waits, and others go on.
     """
     if not isinstance(error, StoreRefused | EnvironmentFault):
-        raise error
+        if not isinstance(error, Exception):
+            raise error
+        _log.error("an answer could not be read", exc_info=error)
+        state = unreadable(error)
+        return Step.BUCKET, Fate(None, state.code, state.message, unknown=True)
     state = state_of(error)
     fate = Fate(None, state.code, state.message)
     if state.kind is Kind.ENVIRONMENT:
@@ -65,13 +73,17 @@ def fault_of_call(error: BaseException) -> tuple[Step, Fate]:
 def denies_all(eraser: _Eraser, bucket: str, under: str) -> bool:
     """Tell whether a bucket denies us the delete of a key that nobody has; unknown counts as denied.
 
-    On a versioned bucket that would leave a marker, so that nothing is sent there.
+    On a versioned bucket that would leave a marker: there a condition is given that cannot hold, and nothing
+    is sent where the store was not seen to check it.
     """
+    nothing: str | Delete = f"{under}{PREFIX}{uuid.uuid4().hex}"
     if eraser.abilities(bucket).versioning is not Versioning.OFF:
-        return True
-    nothing = f"{under}{PREFIX}{uuid.uuid4().hex}"
+        known = eraser.probe(bucket)
+        if Ability.YES not in (known.batch_condition, known.single_condition):
+            return True
+        nothing = Delete(str(nothing), NO_ETAG)
     result = eraser.delete_all(bucket, [nothing]).result()
-    return any(state.kind is not Kind.ABSENT for state in result.states.values())
+    return any(state.kind not in (Kind.ABSENT, Kind.CHANGED) for state in result.states.values())
 
 
 def erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple[Step, Fate]:
@@ -93,6 +105,9 @@ def _erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple
         part: ErasedSlice = erase_slice(
             eraser, bucket, key, exactly=True, after=after, bypass_governance=bypass
         )
+        if not part.exact:
+            state = key_state("UnreadableKey", "the store's listing does not show this key byte for byte")
+            return Step.DONE, Fate(OutcomeWord.REFUSED, state.code, str(state))
         erased += part.erased
         bad = [state for _, state in part.states if state.kind is not Kind.ABSENT]
         if bad:
@@ -105,7 +120,7 @@ def _erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple
 
 
 def _worst(states: Sequence[KeyState], erased: int) -> tuple[Step, Fate]:
-    decided = [step_of(state, sent_before=False, repeat_marks=False, tries=1) for state in states]
+    decided = [step_of(state, may_be_gone=False, repeat_marks=False, tries=1) for state in states]
     order = (Step.ENVIRONMENT, Step.BUCKET, Step.AGAIN, Step.LOOK, Step.DENIED, Step.DONE)
     step, fate = min(decided, key=lambda each: order.index(each[0]))
     told = f"{fate.detail}; {erased} versions erased" if erased else fate.detail

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import chain, pairwise
 
 from sexton.schemas import events
 from sexton.schemas.events import OutcomeWord
+from sexton.streaming_jobs.reaper.fates import Earlier
 
 __all__ = ["GONE", "Before", "before_of", "progress_of"]
 
@@ -26,13 +28,15 @@ _MOST_REQUEST_IDS = 100
 class Before:
     """What is known from earlier attempts; keys are numbered from 0 through all phases.
 
-    `done` has the word and the effect of each key that is gone, `unknown` are those of unknown effect,
-    `left` those that have no last word, phase by phase.
+    `done` has the word and the effect of each key that is gone; `unknown` are those of unknown effect, which
+    were not sent before `sent_since` (seconds since 1970, None: nobody knows), `left` those that have no
+    last word, phase by phase.
     """
 
     left: Sequence[Sequence[str]]
     done: Mapping[int, tuple[OutcomeWord, str]] = field(default_factory=dict)
     unknown: frozenset[str] = frozenset()
+    sent_since: float | None = None
     request_ids: Sequence[str] = ()
 
 
@@ -56,11 +60,12 @@ def before_of(action: events.DeleteObjects, progress: events.KeyProgress) -> Bef
     for phase in action.phases:
         left.append([key for number, key in enumerate(phase, first) if number not in done])
         first += len(phase)
-    return Before(left, done, unknown, progress.request_ids)
+    since = progress.sent_since.timestamp() if progress.sent_since else None
+    return Before(left, done, unknown, since, progress.request_ids)
 
 
 def progress_of(
-    done: Mapping[int, tuple[OutcomeWord, str]], unknown: Iterable[int], request_ids: Sequence[str]
+    done: Mapping[int, tuple[OutcomeWord, str]], unknown: Mapping[int, Earlier], request_ids: Sequence[str]
 ) -> events.KeyProgress | None:
     """Return what is written of the keys of an intent that waits; None where it would be too much."""
     by_word: dict[tuple[OutcomeWord, str], list[int]] = {}
@@ -68,9 +73,12 @@ def progress_of(
         by_word.setdefault(done[number], []).append(number)
     found = [events.DoneKeys(*named, _ranges(numbers)) for named, numbers in by_word.items()]
     doubtful = _ranges(sorted(unknown))
+    since = [earlier.since for earlier in unknown.values()]
+    known = [each for each in since if each is not None]
+    first = datetime.fromtimestamp(min(known), UTC) if known and len(known) == len(since) else None
     if sum(len(each.ranges) for each in found) + len(doubtful) > 2 * _MOST_RANGES:
         return None
-    return events.KeyProgress(found, doubtful, list(request_ids)[-_MOST_REQUEST_IDS:])
+    return events.KeyProgress(found, doubtful, first, list(request_ids)[-_MOST_REQUEST_IDS:])
 
 
 def _ranges(numbers: Iterable[int]) -> list[int]:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from sexton.storage import MAX_KEYS, Abilities, Delete, Versioning
-from sexton.streaming_jobs.reaper.fates import Fate
+from sexton.streaming_jobs.reaper.fates import Earlier, Fate
 from sexton.streaming_jobs.reaper.items import EraseAll, Item, erases, key_of
 from sexton.streaming_jobs.reaper.pace import Pace
 from sexton.streaming_jobs.reaper.queues import Keys, Users
@@ -42,11 +42,14 @@ class Batch:
 class Lane:
     """One bucket's work; `fates` names the keys that are not plainly gone, and those that met trouble first.
 
-    `abilities` is None until the bucket was probed; `unprobed` are the executions that wait for it.
+    `started` is when its task began, seconds since 1970; `sent_before` are the items of which an attempt is
+    known whose effect is not. `abilities` is None until the bucket was probed; `unprobed` are the executions
+    that wait for it.
     """
 
     bucket: str
     bypass: bool
+    started: float = 0.0
     abilities: Abilities | None = None
     seen: set[Item] = field(default_factory=set)
     waiting: Keys = field(default_factory=Keys)
@@ -57,8 +60,7 @@ class Lane:
     denied: dict[str | Delete, Fate] = field(default_factory=dict)
     fates: dict[Item, Fate] = field(default_factory=dict)
     tries: dict[Item, int] = field(default_factory=dict)
-    sent_before: set[Item] = field(default_factory=set)
-    was_changed: dict[Item, bool | None] = field(default_factory=dict)
+    sent_before: dict[Item, Earlier] = field(default_factory=dict)
     users: Users = field(default_factory=Users)
     unprobed: list[Execution] = field(default_factory=list)
     pace: Pace = field(default_factory=Pace)

@@ -1,13 +1,12 @@
 """One reaper for each checkpoint: two would overwrite each other's offsets and skip what neither has done.
 
-The lock is the membership of a Kafka consumer group that is named after the checkpoint. Its one member that
+The lock is the membership of a Kafka consumer group named after the checkpoint's id. Its one member that
 is assigned the control topic's only partition holds it. Kafka notices a dead holder by itself within the
 session time-out, on any machine, and no stale file has to be removed by hand.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import threading
@@ -40,10 +39,8 @@ class LockLost(SextonError):
 class CheckpointLock:
     """Held between `acquire` and `release`; `lost` is set when Kafka has given it to somebody else."""
 
-    def __init__(self, settings: Settings) -> None:
-        assert settings.checkpoint is not None
-        digest = hashlib.sha256(settings.checkpoint.encode()).hexdigest()[:16]
-        self.group = f"{settings.topic_prefix}reaper-{digest}"
+    def __init__(self, settings: Settings, identity: str) -> None:
+        self.group = f"{settings.topic_prefix}reaper-{identity}"
         self.lost = threading.Event()
         self._topic = settings.topic(records.CONTROL)
         self._settings = settings

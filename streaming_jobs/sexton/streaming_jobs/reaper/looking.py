@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Protocol
 
 from sexton.schemas.errors import EnvironmentFault, StoreUnavailable
@@ -41,10 +42,15 @@ class Looker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look showed; `state` tells why it is unknown."""
+    """What one look showed; `state` tells why it is unknown.
+
+    `age_s` is for how many seconds at least the object has stood there, by the store's own clock; None where
+    that cannot be told.
+    """
 
     seen: Seen
     state: KeyState | None = None
+    age_s: float | None = None
 
 
 _THERE, _ABSENT = Look(Seen.THERE), Look(Seen.ABSENT)
@@ -57,7 +63,7 @@ def look(
     *,
     versions: Mapping[str, str] | None = None,
     threads: int = _THREADS,
-) -> dict[str, Seen]:
+) -> dict[str, Look]:
     """Return what stands under each key, or whether the version that `versions` names for it is there.
 
     Raises EnvironmentFault for what is wrong with everything (credentials, no way to the store).
@@ -66,7 +72,7 @@ def look(
     for each in found.values():
         if each.state is not None and each.state.kind is Kind.ENVIRONMENT:
             raise EnvironmentFault(f"objects cannot be looked at: {each.state}")
-    return {key: each.seen for key, each in found.items()}
+    return found
 
 
 def look_closely(
@@ -170,7 +176,7 @@ class _Looking:
 
 def _read(reply: RawReply, *, by_version: bool) -> Look:
     if reply.status == 200:
-        return _THERE
+        return Look(Seen.THERE, age_s=_age_s(reply.headers))
     if _is_marker(reply) and reply.status in (404, 405):
         return _THERE if by_version else _ABSENT
     if reply.status == 404:
@@ -181,6 +187,21 @@ def _read(reply: RawReply, *, by_version: bool) -> Look:
         Seen.UNKNOWN,
         KeyState(row.kind, str(reply.status), text, reply.status, retry_after_s=retry_after(reply.headers)),
     )
+
+
+def _age_s(headers: Mapping[str, str]) -> float | None:
+    """Return how old an object is at least, by the store's own clock.
+
+    The object of a multipart upload has the time at which that was begun, and its ETag a hyphen (S3 User
+    Guide, "Working with object metadata"): it says nothing of when the object came to stand there.
+    """
+    if "-" in headers.get("etag", "-"):
+        return None
+    try:
+        written, now = (parsedate_to_datetime(headers[name]) for name in ("last-modified", "date"))
+        return (now - written).total_seconds() - 1.0  # both are cut to whole seconds
+    except (KeyError, ValueError, TypeError, OverflowError):
+        return None
 
 
 def _is_marker(reply: RawReply) -> bool:

@@ -81,7 +81,7 @@ class MicroBatches:
             # must not count as settled what a crash would bring back.
             with self._guard:
                 self._settled = dict(self.progress.total.reached)
-        wait_s, held_since = _FIRST_WAIT_S, time.monotonic()
+        wait_s, held_since, begun_at = _FIRST_WAIT_S, time.monotonic(), time.time()
         while True:
             self.stop.check()
             try:
@@ -97,7 +97,9 @@ class MicroBatches:
             self.stop.wait(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
             # What was tried may have been sent; no receipt of it was written, so none says `changed`.
-            earlier = replace(earlier, below=dict.fromkeys(range(_MOST_PARTITIONS), _EVERYTHING))
+            since_s = earlier.since_s if earlier.below else begun_at
+            below = dict.fromkeys(range(_MOST_PARTITIONS), _EVERYTHING)
+            earlier = replace(earlier, below=below, since_s=since_s)
 
     def _work_off(self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore) -> None:
         started = time.monotonic()

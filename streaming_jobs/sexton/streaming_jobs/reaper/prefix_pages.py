@@ -21,6 +21,7 @@ from sexton.storage import (
     Delete,
     KeyState,
     Kind,
+    Listed,
     ListedVersion,
     Slice,
     StoreRefused,
@@ -28,6 +29,7 @@ from sexton.storage import (
     VersionMark,
 )
 from sexton.storage.states import THROTTLING
+from sexton.storage.states_of import key_state
 from sexton.streaming_jobs.reaper.looking import state_of
 
 __all__ = ["Deleter", "Mark", "Page", "Pager", "pager_of"]
@@ -38,6 +40,16 @@ Mark = str | VersionMark
 _OUTSIDE = KeyState(
     Kind.FINAL, "OutsideThePrefix", "the store lists it under the prefix, but it does not begin with it"
 )
+
+
+_UNREADABLE = key_state("UnreadableKey", "the store's listing may show another key as this one")
+
+
+def _wrong(entry: Listed | ListedVersion, prefix: str) -> KeyState | None:
+    """Return why what is listed must not be deleted, None where it may be."""
+    if not entry.exact:
+        return _UNREADABLE
+    return None if entry.key.startswith(prefix) else _OUTSIDE
 
 
 class Deleter(Protocol):
@@ -166,10 +178,11 @@ class _Objects:
         for entry in objects:
             if entry.key != self._action.tombstone:
                 page.listed += 1
-                if entry.key.startswith(self._action.prefix):
+                wrong = _wrong(entry, self._action.prefix)
+                if wrong is None:
                     keys[entry.key] = None
                 else:
-                    page.failed.append((entry.key, _OUTSIDE))
+                    page.failed.append((entry.key, wrong))
         if keys:
             self._delete(page, list(keys), denials_final, go_on=limit == MAX_KEYS)
         return page
@@ -266,6 +279,9 @@ class _Versions:
         except (StoreRefused, EnvironmentFault) as error:
             return Page.of_error(error)
         page = Page(len(found.versions))
+        if not found.encoded:
+            page.failed.append((key, _UNREADABLE))
+            return page
         older = [version for version in found.versions if not version.is_latest]
         newest = [version for version in found.versions if version.is_latest]
         if not self._erase(page, older, True) and found.after is None:
@@ -278,10 +294,11 @@ class _Versions:
         for version in versions:
             if version.key != self._action.tombstone:
                 page.listed += 1
-                if version.key.startswith(self._action.prefix):
+                wrong = _wrong(version, self._action.prefix)
+                if wrong is None:
                     due[version.key, version.version_id] = version
                 else:
-                    page.failed.append((version.key, _OUTSIDE))
+                    page.failed.append((version.key, wrong))
         return list(due.values())
 
     def _erase(self, page: Page, versions: Sequence[ListedVersion], denials_final: bool) -> set[str | None]:

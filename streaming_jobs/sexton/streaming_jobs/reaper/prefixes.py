@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault, InvalidEvent
 from sexton.storage import MAX_KEYS, Ability, KeyState, Kind, StoreRefused, VersionMark
+from sexton.storage.states_of import key_state
 from sexton.streaming_jobs.reaper.looking import state_of
 from sexton.streaming_jobs.reaper.prefix_pages import Deleter, Mark, Page, Pager, pager_of
 from sexton.streaming_jobs.reaper.prefix_steps import (
@@ -63,6 +64,11 @@ def work_prefix(
         abilities = deleter.probe(action.bucket)
     except (StoreRefused, EnvironmentFault) as error:
         return _held(state_of(error), progress)
+    spelling = abilities.folded_by(action.prefix + "x", batch=True)
+    if spelling is not None:
+        # Its listing may show another prefix, or none: nobody could tell whether everything is gone.
+        state = key_state("FoldedKey", f"{spelling}: the store may take the prefix for another one")
+        return PrefixStep(PrefixState.DONE, progress, failed=((action.prefix, state),), failed_count=1)
     bypass = action.bypass_governance and allow_bypass
     work = _Work(
         pager_of(deleter, action, abilities, bypass_governance=bypass),

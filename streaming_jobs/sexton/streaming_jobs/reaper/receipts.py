@@ -46,7 +46,7 @@ def sent_before(settings: Settings, checkpoint: Checkpoint, binding: Binding, cl
     planned = checkpoint.planned()
     if planned is not None:
         ends, begun_at = planned
-        return SentBefore(ends, _changed_since(settings, begun_at - _MARGIN_S, binding.topic_id))
+        return SentBefore(ends, _changed_since(settings, begun_at - _MARGIN_S, binding.topic_id), begun_at)
     if not checkpoint.committed():
         outcomes = settings.topic(records.OUTCOMES)
         if any(cluster.latest(outcomes).values()):

@@ -14,8 +14,8 @@ from sexton.schemas.events import OutcomeWord
 from sexton.storage import BatchResult, Delete, KeyState
 from sexton.streaming_jobs.reaper.fates import (
     MOST_TRIES,
+    Earlier,
     Fate,
-    Seen,
     Step,
     after_look,
     is_throttled,
@@ -23,6 +23,7 @@ from sexton.streaming_jobs.reaper.fates import (
 )
 from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
 from sexton.streaming_jobs.reaper.lanes import Batch, Lane, apart
+from sexton.streaming_jobs.reaper.looking import Look
 
 __all__ = ["Limits", "Replies"]
 
@@ -51,11 +52,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """The rules of one task, with its clock (seconds) and its source of jitter (0 to 1)."""
+    """The rules of one task, with its clocks and its source of jitter (0 to 1).
+
+    `clock` counts seconds, `wall_clock` those since 1970.
+    """
 
     limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = random.random
+    wall_clock: Callable[[], float] = time.time
 
     def batch(self, lane: Lane, batch: Batch, result: BatchResult) -> str | None:
         """Take in the answer to a request."""
@@ -120,19 +125,18 @@ class Replies:
         """Close a lane: what is unsent is held, and waits for the bucket."""
         lane.close(Fate(None, why.reason, why.detail, unknown=why.unknown))
 
-    def looked(self, lane: Lane, asked: Mapping[str | Delete, Fate], seen: Mapping[str, Seen]) -> None:
+    def looked(self, lane: Lane, asked: Mapping[str | Delete, Fate], found: Mapping[str, Look]) -> None:
         """Take in what a look at some keys has shown."""
         again: list[str | Delete] = []
+        now = self.wall_clock()
         for item, fate in asked.items():
-            step, decided = after_look(
-                fate,
-                seen[key_of(item)],
-                sent_before=item in lane.sent_before,
-                was_changed=lane.was_changed.get(item, False),
-            )
+            shown, earlier = found[key_of(item)], lane.sent_before.get(item)
+            since = earlier.since if earlier else None
+            stood = shown.age_s is not None and since is not None and shown.age_s >= now - since
+            step, decided = after_look(fate, shown.seen, earlier, stood=stood)
             lane.done += decided.word is OutcomeWord.ABSENT
             lane.fates[item] = decided
-            if step is Step.AGAIN:
+            if step is Step.AGAIN and lane.tries.get(item, 0) < MOST_TRIES:
                 again.append(item)
         if again:
             lane.again.append(Batch(again, due=self.clock(), again=True))
@@ -190,15 +194,12 @@ def _decided(lane: Lane, item: str | Delete, state: KeyState) -> tuple[Step, Fat
     tries = lane.tries[item] = lane.tries.get(item, 0) + (not busy)
     decided = step_of(
         state,
-        sent_before=item in lane.sent_before,
+        may_be_gone=item in lane.sent_before or (isinstance(item, Delete) and item.version_id is not None),
         repeat_marks=lane.may_mark(item),
         tries=0 if busy else tries,
     )
     if state.effect_unknown:
-        lane.sent_before.add(item)
-    if decided[0] is Step.BUCKET and lane.done and state.code.isdigit():
-        # An error without a code, of a bucket that works, is this key's: a proxy cannot carry it.
-        return (Step.AGAIN if tries < MOST_TRIES else Step.DONE), decided[1]
+        lane.sent_before.setdefault(item, Earlier(lane.started))
     return decided
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 from sexton.schemas import events
 from sexton.schemas.events import DeleteMode, OutcomeWord
 from sexton.streaming_jobs.reaper.execution import Execution
-from sexton.streaming_jobs.reaper.fates import EARLIER_PHASE, Fate
+from sexton.streaming_jobs.reaper.fates import EARLIER_PHASE, Earlier, Fate
 from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
 from sexton.streaming_jobs.reaper.key_progress import Before, progress_of
 from sexton.streaming_jobs.reaper.lanes import Lane
@@ -52,7 +52,7 @@ def _of_keys(execution: Execution, result: Result) -> None:
         _add_before(execution.action, execution.before, result)
     if execution.held is not None:
         # Phases that were queued before the bucket was closed are gone.
-        gone = execution.sent_before or bool(execution.phases)
+        gone = execution.earlier is not None or bool(execution.phases)
         result.held, result.unknown = execution.held, result.unknown or gone or execution.held.unknown
         return
     lane = execution.lane
@@ -99,7 +99,7 @@ def _progress(execution: Execution, request_ids: Sequence[str]) -> events.KeyPro
     """Return what is known of each key of an intent that waits."""
     assert isinstance(execution.action, events.DeleteObjects)
     done = dict(execution.before.done) if execution.before else {}
-    unknown: list[int] = []
+    unknown: dict[int, Earlier] = {}
     first = 0
     for at, phase in enumerate(execution.action.phases):
         queued = {key_of(item): item for item in execution.phases[at]} if at < len(execution.phases) else {}
@@ -110,8 +110,8 @@ def _progress(execution: Execution, request_ids: Sequence[str]) -> events.KeyPro
             gone = _gone(execution, item) if item is not None else None
             if gone is not None:
                 done[number] = gone
-            elif execution.may_be_gone(key if item is None else item):
-                unknown.append(number)
+            elif (earlier := execution.attempt_at(key if item is None else item)) is not None:
+                unknown[number] = earlier
         first += len(phase)
     return progress_of(done, unknown, request_ids)
 
@@ -162,7 +162,7 @@ def _of_prefix(execution: Execution, result: Result) -> Result:
         return _last_word(execution, execution.last_word, result)
     if step is None:
         assert execution.held is not None
-        result.held, result.unknown = execution.held, execution.sent_before
+        result.held, result.unknown = execution.held, execution.earlier is not None
         return result
     _add_prefix_effects(execution, step, result)
     result.request_ids = list(step.request_ids)

@@ -85,7 +85,6 @@ class Sender:
         touched = execution.touched(items)
         if touched:
             lane.sent_before.update(touched)
-            lane.was_changed.update((item, execution.was_changed) for item in touched)
         new: Sequence[Any] = lane.unseen(keys) if plain else lane.unseen_items(items)
         if not new:
             return
@@ -179,7 +178,7 @@ class Sender:
         self.job(
             lane,
             lambda: look(self.deleter, lane.bucket, keys, versions=versions),
-            lambda lane, seen: self.replies.looked(lane, asked, seen),
+            lambda lane, found: self.replies.looked(lane, asked, found),
         )
 
     def _erase(self, lane: Lane, item: EraseAll) -> None:

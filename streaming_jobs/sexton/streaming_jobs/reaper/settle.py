@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sexton.schemas import events, records
+from sexton.schemas.checks import MAX_INTENT_BYTES
 from sexton.schemas.codec import Codec
 from sexton.schemas.events import OutcomeWord, VerdictResult
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected
@@ -37,6 +38,7 @@ _WORST_FIRST = (
     OutcomeWord.DELETED,
 )
 _LONGEST_DETAIL = 500
+_KEPT_OF_TOO_LARGE = 256 * 1024
 _MOST_DETAILS = 1000  # of the keys after these the word alone is told: an outcome has to fit into a record
 
 
@@ -225,8 +227,8 @@ class Settler:
                 tenant=intent.tenant if intent else None,
                 bucket=_bucket(intent.action) if intent else None,
                 keys=keys,
-                raw_key=record.key,
-                raw_value=record.value,
+                raw_key=_kept(record, record.key),
+                raw_value=_kept(record, record.value),
                 dead_at=self.now,
             ),
         )
@@ -244,6 +246,11 @@ def word_of(result: Result) -> OutcomeWord:
 def key_count(action: events.Action) -> int:
     """Return how many keys an action names."""
     return sum(map(len, action.phases)) if isinstance(action, events.DeleteObjects) else 0
+
+
+def _kept(record: Record, raw: bytes | None) -> bytes | None:
+    """Return the bytes; of a record that is far too large their beginning, as its dead letter has to fit."""
+    return raw if raw is None or record.size <= 2 * MAX_INTENT_BYTES else raw[:_KEPT_OF_TOO_LARGE]
 
 
 def _instant(record: Record) -> datetime:

@@ -26,7 +26,9 @@ from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, decod
 from sexton.streaming_jobs.reaper.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
 from sexton.streaming_jobs.reaper.execution import Execution
+from sexton.streaming_jobs.reaper.fates import Earlier
 from sexton.streaming_jobs.reaper.judge import NotYet, Rules, judge, parse_allow, probes_under, subjects
+from sexton.streaming_jobs.reaper.key_progress import Before
 from sexton.streaming_jobs.reaper.plan import TaskPlan, check_below
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress
 from sexton.streaming_jobs.reaper.results import untried
@@ -186,22 +188,33 @@ def _execution(work: Work, decoded: Decoded) -> Execution:
     execution = Execution(intent.action)
     if len(intent.guards) > 1 or isinstance(intent.guards[0], events.UnchangedGuard):
         execution.conditions = conditions_of(intent)
-    record = decoded.record
-    if work.retried or record.offset < plan.earlier.below.get(record.partition, 0):
-        execution.sent_before = True
-        first = work.settler.position(decoded)
-        said_changed = plan.earlier.said_changed
-        place = (first.partition, first.offset)
-        execution.was_changed = None if said_changed is None else place in said_changed
+    execution.before = decoded.before
+    execution.earlier = _earlier(work, decoded)
     if waited is not None:
-        execution.before = decoded.before
-        if waited.effect_unknown and decoded.before is None and not execution.sent_before:
-            # Said of some key of the intent, nobody knows which: `changed` is believed again.
-            execution.sent_before, execution.was_changed = True, None
         execution.progress = PrefixProgress(waited.gone, waited.after)
         limit = timedelta(seconds=plan.settings.reaper_age_limit_s)
         execution.overdue = waited.waiting_since is not None and work.now - waited.waiting_since > limit
     return execution
+
+
+def _earlier(work: Work, decoded: Decoded) -> Earlier | None:
+    """Return the attempt that may have sent any key of an intent; nothing of it is known key by key."""
+    record, waited, plan = decoded.record, decoded.waited, work.plan
+    if work.retried or record.offset < plan.earlier.below.get(record.partition, 0):
+        first, said_changed = work.settler.position(decoded), plan.earlier.said_changed
+        place = (first.partition, first.offset)
+        was_changed = None if said_changed is None else place in said_changed
+        since = None if work.retried else plan.earlier.since_s
+        return Earlier(_earliest(decoded.before, since), was_changed)
+    if waited is not None and waited.effect_unknown and decoded.before is None:
+        return Earlier(was_changed=None)  # of some key, nobody knows which: `changed` is believed
+    return None
+
+
+def _earliest(before: Before | None, since: float | None) -> float | None:
+    if before is None or not before.unknown or since is None:
+        return since
+    return None if before.sent_since is None else min(before.sent_since, since)
 
 
 def _decode(work: Work, piece: Iterable[Record]) -> list[Decoded]:
