@@ -5,13 +5,15 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.support.issuing import Serve, attach, counter, newest, re_attach
+from tests.support.issuing import Serve, attach, counter, newest, re_attach, refused
 
 from sexton.deploy.local import Installation
 from sexton.issuer import wire
 from sexton.issuer.client import IssuerClient, Subject
 from sexton.issuer.deadline import Deadline
+from sexton.issuer.decisions import Call, Part, next_step
 from sexton.schemas.errors import RequestRefused
+from sexton.schemas.events import IssueOperation
 
 pytestmark = pytest.mark.real
 
@@ -129,6 +131,26 @@ class TestLargeCalls:
         assert granted.generations == again.generations == dict.fromkeys(tenants, 1)
         assert re_attach(service, "n") == dict.fromkeys(tenants, 2)
         assert counter(service, "events") == 6
+
+    def test_a_large_call_that_another_one_overtakes(
+        self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A call that ended half way is not finished over what another one was given whole since."""
+        monkeypatch.setattr("sexton.issuer.decisions.GRANTS_PER_EVENT", 7)
+        service, soon = serve(fresh.settings), Deadline.after(20)
+        authority, tenants = service.authority(), [f"t{i}" for i in range(20)]
+        authority.attach(wire.Attach(node="n", tenants=tenants), soon)
+        call = Call("r", "c", IssueOperation.RE_ATTACH, "n", None)
+        with service.reader.state() as state:
+            part = next_step(state, call)
+        assert isinstance(part, Part)
+        authority._issue_part(call, part, authority._journal.read_ends(soon), soon)
+        second = re_attach(service, "n")
+
+        with refused("overtaken"):
+            authority.re_attach(wire.ReAttach("n", request_id="r", caller="c"), soon)
+        with service.reader.state() as state:
+            assert second == {tenant: state.newest(tenant) for tenant in tenants}
 
 
 def test_what_is_handed_out_and_judged_is_counted(fresh: Installation, serve: Serve) -> None:

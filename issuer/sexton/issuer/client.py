@@ -62,6 +62,7 @@ __all__ = [
 MAX_SUBJECTS = 10_000
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 1.0
+_ID_IS_OVER = ("request-expired", "overtaken")  # another id will do
 _RANDOM = random.SystemRandom()
 
 
@@ -312,7 +313,7 @@ class IssuerClient:
                 return self._insist(path, {**body, **identity}, end)
             except RequestRefused as refusal:
                 # An id that was made here is nobody's: what it may have led to costs a number at most.
-                is_ours = request_id is None and refusal.type == "request-expired"
+                is_ours = request_id is None and refusal.type in _ID_IS_OVER
                 if not is_ours or time.monotonic() + _FIRST_WAIT_S >= end:
                     raise
             time.sleep(_FIRST_WAIT_S)

@@ -81,6 +81,7 @@ def next_step(state: State, call: Call) -> Granted | Part:
         check_binding(known, binding, call.tenants, after(call.believed))
         if known.complete:
             return Granted(call.request_id, max(known.offsets.values()), dict(known.granted))
+        _check_not_overtaken(state, known)
     node_generation = _node_generation(state, call, wanted)
     if known is None and not wanted:
         return Granted(call.request_id, state.log_offset, {})
@@ -92,6 +93,17 @@ def next_step(state: State, call: Call) -> Granted | Part:
     count = known.parts if known else -(-len(left) // GRANTS_PER_EVENT)
     missing = [part for part in range(count) if known is None or part not in known.offsets]
     return Part(left[: -(-len(left) // len(missing))], missing[0], count, node_generation)
+
+
+def _check_not_overtaken(state: State, known: Request) -> None:
+    """Of two calls for the same tenants, each in several parts, one must end with all or with a no."""
+    lost = [tenant for tenant, generation in known.granted.items() if state.newest(tenant) != generation]
+    if lost:
+        raise RequestRefused(
+            "overtaken",
+            f"another call has superseded {len(lost)} of what this one was given so far, such as {lost[0]}",
+            hint="call again under a new request id",
+        )
 
 
 def issued_event(
