@@ -14,6 +14,7 @@ from tests.support.issuing import Serve, attach, newest
 from tests.support.servers import Server
 
 from sexton.deploy.local import Installation
+from sexton.issuer import wire
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.positions import Positions
 from sexton.issuer.problems import problem_of
@@ -139,6 +140,25 @@ def test_i_5_without_an_append_only_file(
 
     assert again(service, "t") == 41
     assert not newest(service, "t", 40)
+
+
+def test_without_redis_no_number_is_used_up(fresh: Installation, serve: Serve, server: Start) -> None:
+    """Whatever is asked again and again while Redis is away leaves nothing in the log."""
+    own = server()
+    service = serve(own.settings(fresh))
+    attach(service, "n", "t")
+    registrar, end = service.authority().registrar, log_end(service)
+    own.kill()
+    calls: list[Callable[[], object]] = [
+        lambda: attach(service, "n", "t"),
+        lambda: registrar.fence_tenant(wire.FenceTenant("t"), Deadline.after(5)),
+        lambda: registrar.import_tenants(wire.Import([wire.ImportedTenant("i", 7)]), Deadline.after(5)),
+    ]
+    for call in calls * 2:
+        with pytest.raises(RedisUnavailable):
+            call()
+
+    assert log_end(service) == end
 
 
 def test_a_lagging_replica_is_promoted(fresh: Installation, serve: Serve, server: Start) -> None:

@@ -98,6 +98,7 @@ class Registrar:
             return events.Fenced(request_id, caller, asked.tenant, due, newest, ends, datetime.now(UTC))
 
         binding, number = Request(caller, "fence", None, 1), after(asked.generation)
+        self._witness.agree([asked.tenant], deadline)  # without Redis no number is used up
         done, _ = self._carry_out(request_id, binding, make, deadline, tenant=asked.tenant, number=number)
         self._witness.project([asked.tenant], deadline)
         return wire.Ended(done.offsets[0], request_id, asked.tenant, done.granted[asked.tenant])
@@ -137,11 +138,13 @@ class Registrar:
             check_import(state, tenants, nodes)
             return events.Imported(request_id, caller, 0, 1, tenants, nodes, ends, datetime.now(UTC))
 
+        names = [row.tenant for row in tenants]
+        self._witness.agree(names, deadline)  # without Redis nothing is imported
         done, is_ours = self._carry_out(request_id, Request(caller, "import", None, 1), make, deadline)
         if not is_ours:
             event = self._journal.reader.event_at(done.offsets[0], deadline)
             check_same_import(done, event, tenants, nodes)
-        self._witness.project([row.tenant for row in tenants], deadline)
+        self._witness.project(names, deadline)
         return wire.ImportedAnswer(done.offsets[0], request_id, len(tenants), len(nodes))
 
     def _carry_out(
