@@ -75,8 +75,8 @@ class Authority:
         """Give a node new generations of all that it holds; of nothing, if it holds nothing.
 
         Raises RequestRefused: `request-id-conflict`; `overtaken` by another call before all parts were valid;
-        `other-form` when it holds a tenant of another form than the one that it can take; and `stale-node` for
-        a node generation that is not the newest: the node has been started again elsewhere and must stop.
+        `other-form` when it holds a tenant of another form than the one that it can take; and `stale-node`
+        for a node generation that is not the newest: the node has been started again elsewhere and must stop.
         """
         request_id, caller = identity(asked.request_id, asked.caller, asked.node)
         operation = events.IssueOperation.RE_ATTACH
