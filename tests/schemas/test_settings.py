@@ -48,8 +48,32 @@ def test_an_url_that_leads_nowhere_is_refused(variable: str, value: str, told: s
 
 
 @pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("SEXTON_ALLOW", '["s3://bucket/"]', "BUCKET or BUCKET/PREFIX is needed, without a scheme"),
+        ("SEXTON_ALLOW", '["/prefix"]', "not a bucket name: ''"),
+        ("SEXTON_ALLOW", '["bucket/", "b"]', "not a bucket name: 'b'"),
+        ("SEXTON_ALLOW", '["my bucket/x"]', "not a bucket name: 'my bucket'"),
+        ("SEXTON_ALLOW", "bucket", 'not JSON, such as ["bucket/prefix/"]'),
+        ("SEXTON_REAPER_DEFER_DELAYS_S", "5,30", "not JSON, such as [5, 30, 180]"),
+        ("SEXTON_TOPIC_PREFIX", "foo bar", "Kafka's topics have letters, digits"),
+        ("SEXTON_TOPIC_PREFIX", "a/b.", "Kafka's topics have letters, digits"),
+    ],
+)
+def test_a_list_or_a_name_that_cannot_be_meant_is_refused(variable: str, value: str, told: str) -> None:
+    """An allow-list that names no bucket would refuse every intent, for good."""
+    with pytest.raises(InvalidSettings) as refused:
+        load({variable: value})
+
+    assert str(refused.value).startswith(f"{variable} (environment): {told}")
+
+
+@pytest.mark.parametrize(
     ("variable", "value"),
     [
+        ("SEXTON_ALLOW", '["bucket", "Old_Bucket/prefix", "bucket//odd/"]'),
+        ("SEXTON_TOPIC_PREFIX", ""),
+        ("SEXTON_TOPIC_PREFIX", "eu-1.sexton_2."),
         ("SEXTON_ISSUER_URL", "https://issuer.example/sexton/"),
         ("SEXTON_ISSUER_URL", "http://[::1]:8350"),
         ("SEXTON_S3_ENDPOINT_URL", "https://s3.example"),
@@ -75,7 +99,7 @@ def test_an_url_that_leads_somewhere_is_taken(variable: str, value: str) -> None
         ("REAPER_ALLOW_BYPASS", "maybe", "true or false is needed: 'maybe'"),
         ("ALLOW", "3", "a JSON list is needed: 3"),
         ("ALLOW", "[3]", "0: text is needed: 3"),
-        ("ALLOW", '["/x"]', "an entry needs a bucket: '/x'"),
+        ("ALLOW", '["/x"]', "not a bucket name: '', in '/x'"),
         ("LOG_LEVEL", "loud", "not a log level: loud"),
         ("KAFKA_EXTRA", "[1]", "a JSON object is needed"),
         ("KAFKA_EXTRA", '{"sasl.password": 7}', "sasl.password: text is needed"),

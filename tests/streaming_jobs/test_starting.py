@@ -15,7 +15,7 @@ from tests.support.topics import cut, recreate
 from sexton.issuer.client import BarrierAnswer
 from sexton.schemas import events, records
 from sexton.schemas.cluster import Cluster
-from sexton.schemas.errors import SextonError
+from sexton.schemas.errors import InvalidSettings, SextonError
 from sexton.schemas.topics import TOPICS
 from sexton.storage import ObjectStore
 from sexton.streaming_jobs.reaper.checkpoint import (
@@ -145,6 +145,30 @@ def test_a_damaged_id_of_a_checkpoint_is_refused(chain: Chain, tmp_path: Path) -
 
 @real
 @spark_
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("nosuch://bucket/checkpoint", 'No FileSystem for scheme "nosuch"'),
+        ("/proc/nowhere/checkpoint", "cannot be read and written"),
+        ("{file}/checkpoint", "cannot be read and written"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_made_is_told(
+    chain: Chain, tmp_path: Path, path: str, told: str
+) -> None:
+    """A path of another file system, or one where nothing can be written: what and where, and no stack."""
+    (tmp_path / "file").write_text("in the way")
+    path = path.format(file=tmp_path / "file")
+
+    with pytest.raises(InvalidSettings, match=told) as caught:
+        Checkpoint(chain.spark, path, "topic").identity()
+
+    assert path in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@real
+@spark_
 def test_x_17_a_dry_run_reports_the_same_and_writes_nothing(chain: Chain, store: ObjectStore) -> None:
     """X-17: the verdicts of a dry run are those of the run after it; until then everything is as it was."""
     for name in keys("t", 4):
@@ -183,7 +207,7 @@ def test_x_17_a_dry_run_reports_the_same_and_writes_nothing(chain: Chain, store:
     assert sorted(map(word_of, decisions)) == words
     told = {d.intent_id: word_of(d) for d in decisions if isinstance(d, events.Outcome)}
     assert told == {"stale": "stale", "good": "deleted", "unknown": "refused", "prefix": "deleted"}
-    counts = chain.reap()
+    counts = chain.reap(reaper_defer_delays_s=(3600.0,))
     assert counts.intents == {
         "stale": 1,
         "deleted": 2,

@@ -63,7 +63,7 @@ def snapshot(
 
 def truncate(
     execute: Annotated[bool, typer.Option("--execute", help="delete; without it only the plan")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask; without a terminal nobody is")] = False,
     form: Annotated[_Format, typer.Option("--format", help="text or json")] = _Format.TEXT,
 ) -> None:
     """Delete the part of the log that lies below verified snapshots. It is gone for ever.

@@ -19,7 +19,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.masking import REDACTED, masked, masked_properties
-from sexton.schemas.settings_checks import check_url, in_words
+from sexton.schemas.settings_checks import check_allowed, check_url, in_words
 
 __all__ = ["PREFIX", "SettingRow", "Settings", "explain", "load"]
 
@@ -112,13 +112,13 @@ class Settings(BaseSettings):
 
     @field_validator("kafka_extra", "allow", "reaper_defer_delays_s", mode="before")
     @classmethod
-    def _from_json(cls, value: Any) -> Any:
+    def _from_json(cls, value: Any, info: ValidationInfo) -> Any:
         if not isinstance(value, str):
             return value
         try:
             return json.loads(value) if value.strip() else ()
         except json.JSONDecodeError as error:
-            raise ValueError(f"not JSON: {error}") from error
+            raise ValueError(f"not JSON, such as {_EXAMPLES[str(info.field_name)]}: {error}") from error
 
     @field_validator(*_URLS)
     @classmethod
@@ -128,12 +128,18 @@ class Settings(BaseSettings):
             check_url(str(info.field_name), plain)
         return value
 
+    @field_validator("topic_prefix")
+    @classmethod
+    def _prefix(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{0,200}", value):
+            raise ValueError(f"Kafka's topics have letters, digits, `.`, `_` and `-` only: {value!r}")
+        return value
+
     @field_validator("allow")
     @classmethod
     def _allow_entries(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for entry in value:
-            if not entry.partition("/")[0]:
-                raise ValueError(f"an entry needs a bucket: {entry!r}")
+            check_allowed(entry)
         return value
 
     @field_validator("reaper_defer_delays_s")
@@ -170,6 +176,13 @@ class Settings(BaseSettings):
         """Return the variables that give another process these settings, secrets included."""
         given = {name: getattr(self, name) for name in type(self).model_fields}
         return {PREFIX + name.upper(): _plain(v) for name, v in given.items() if v is not None}
+
+
+_EXAMPLES = {
+    "kafka_extra": '{"security.protocol": "SSL"}',
+    "allow": '["bucket/prefix/"]',
+    "reaper_defer_delays_s": "[5, 30, 180]",
+}
 
 
 @dataclass(frozen=True, slots=True)

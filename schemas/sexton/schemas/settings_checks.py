@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["check_url", "in_words"]
+from sexton.schemas.checks import check_bucket
+from sexton.schemas.errors import InvalidEvent
+
+__all__ = ["check_allowed", "check_url", "in_words"]
 
 _SCHEMES = {
     "issuer_url": (("http", "https"), "http://127.0.0.1:8350"),
@@ -49,6 +52,20 @@ def check_url(name: str, value: str) -> str:
         if _password_ends_host(url):
             raise ValueError("a password in a URL needs %2F, %3F and %23 for /, ? and #")
     return value
+
+
+def check_allowed(entry: str) -> None:
+    """Check an entry of the allow-list; raises ValueError.
+
+    One that names no bucket would not be narrow but empty: every intent would be refused, for good.
+    """
+    bucket = entry.partition("/")[0]
+    if "://" in entry:
+        raise ValueError(f"BUCKET or BUCKET/PREFIX is needed, without a scheme: {entry!r}")
+    try:
+        check_bucket(bucket)
+    except InvalidEvent as error:
+        raise ValueError(f"{error}, in {entry!r}") from error
 
 
 def in_words(error: Mapping[str, Any], *, secret: bool) -> str:

@@ -62,8 +62,8 @@ class SnapshotChunk:
 class SnapshotManifest:
     """What a snapshot stands for, and what its chunks must be: without it they are nothing.
 
-    `seal` is the SHA-256 of the log's record at `log_offset`, `checksum` that of all chunks in order, `digest`
-    that of the manifest's own fields before it.
+    `seal` is the SHA-256 of the log's record at `log_offset`, `checksum` that of all chunks in order,
+    `digest` that of the manifest's own fields before it.
     """
 
     snapshot_id: str

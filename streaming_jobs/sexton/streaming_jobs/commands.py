@@ -111,11 +111,12 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
     """Run the streaming job in this process until it is done or stopped."""
     from py4j.protocol import Py4JError
 
-    from sexton.streaming_jobs.reaper.job import Reaper, jvm_pid
+    from sexton.streaming_jobs.reaper.job import Reaper, checkpoint_of, jvm_pid
     from sexton.streaming_jobs.reaper.progress import serve_metrics
     from sexton.streaming_jobs.reaper.stop import StopFlag
     from sexton.streaming_jobs.spark import open_session
 
+    checkpoint_of(settings)  # before Spark starts, which takes a while
     try:
         port = serve_metrics(settings.metrics_port)
     except OSError as error:

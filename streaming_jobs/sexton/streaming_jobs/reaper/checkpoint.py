@@ -18,7 +18,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sexton.schemas.errors import SextonError
+from sexton.schemas.errors import InvalidSettings, SextonError
 
 __all__ = ["Binding", "Checkpoint", "CheckpointRefused", "check_binding", "check_retention", "parse_offsets"]
 
@@ -77,6 +77,16 @@ _HINT_OTHER = "docs/operating.md, 'Another topic under the checkpoint': start wi
 _HINT_LOST = "docs/operating.md, 'Intents lost to retention': start with a new checkpoint once you know why"
 
 
+_HINT_SCHEME = (
+    "a path without a scheme is local; for s3a and others Spark needs their package: docs/operating.md,"
+    " 'The checkpoint'"
+)
+
+
+def _java_message(error: Py4JJavaError) -> str:
+    return str(error.java_exception.toString()).partition("\n")[0]
+
+
 def check_binding(found: Binding | None, now: Binding) -> None:
     """Raise CheckpointRefused unless the checkpoint is unbound or bound to what is there now."""
     if found is None or found == now:
@@ -128,10 +138,16 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, path: str, topic: str) -> None:
         self._topic = topic
+        self._name = path
         jvm: Any = spark._jvm
         self._jvm = jvm
-        self._root = jvm.org.apache.hadoop.fs.Path(path)
-        self._fs = self._root.getFileSystem(spark._jsc.hadoopConfiguration())
+        try:
+            self._root = jvm.org.apache.hadoop.fs.Path(path)
+            self._fs = self._root.getFileSystem(spark._jsc.hadoopConfiguration())
+        except Py4JJavaError as error:
+            raise InvalidSettings(
+                f"Spark cannot open the checkpoint: {path}: {_java_message(error)}", hint=_HINT_SCHEME
+            ) from error
 
     def identity(self) -> str:
         """Return the id that the checkpoint has had since its first use, however its path is spelled.
@@ -139,15 +155,18 @@ class Checkpoint:
         Two paths may lead to one folder: a link, another mount, a slash more. Raises CheckpointRefused.
         """
         refused: Py4JJavaError | None = None
-        if self._read(_IDENTITY) is None:
-            try:
+        try:
+            if self._read(_IDENTITY) is None:
                 self._write(self._path(_IDENTITY), uuid.uuid4().hex, overwrite=False)
-            except Py4JJavaError as error:
-                refused = error  # unless another reaper made it at this moment
+        except Py4JJavaError as error:
+            refused = error  # unless another reaper made it at this moment
         for _ in range(_READS):
-            text = self._read(_IDENTITY)
+            text = self._read(_IDENTITY) if refused is None or self._is_there(_IDENTITY) else None
             if text is None and refused is not None:
-                raise refused
+                raise InvalidSettings(
+                    f"the checkpoint cannot be read and written: {self._name}: {_java_message(refused)}",
+                    hint="set SEXTON_CHECKPOINT to a path that Spark can write",
+                ) from refused
             if text is not None and len(text) == len(uuid.uuid4().hex):
                 return text
             time.sleep(_READ_AGAIN_S)  # it is being written
@@ -236,6 +255,12 @@ class Checkpoint:
             return []
         names = (status.getPath().getName() for status in self._fs.listStatus(path))
         return [int(name) for name in names if name.isdigit()]
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            return bool(self._fs.exists(self._path(name)))
+        except Py4JJavaError:
+            return False
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name)

@@ -30,7 +30,7 @@ from sexton.streaming_jobs.reaper.tiers import tiers
 from sexton.streaming_jobs.reaper.waiting_room import Place, WaitingRoom, parse_waiting, waiting_text
 from sexton.streaming_jobs.spark import kafka_source_options
 
-__all__ = ["Reaper", "jvm_pid"]
+__all__ = ["Reaper", "checkpoint_of", "jvm_pid"]
 
 _POLL_S = 1
 
@@ -53,7 +53,7 @@ class Reaper:
         Raises the fault that ended the query: EnvironmentFault when nothing advanced and a new try may help,
         CheckpointLocked, CheckpointRefused and TopicsUnsafe before anything is read.
         """
-        path = self._checkpoint_path()
+        path = checkpoint_of(self.settings)
         cluster = Cluster(self.settings)
         binding = check_topics(self.settings, cluster)
         checkpoint = Checkpoint(self.spark, path, binding.topic)
@@ -124,13 +124,6 @@ class Reaper:
                 return
             raise fault_of(failure) or query_failed(failure, stopping=self.stop.is_set) from error
 
-    def _checkpoint_path(self) -> str:
-        if not self.settings.checkpoint:
-            raise InvalidSettings(
-                "no checkpoint is set", hint="set SEXTON_CHECKPOINT to a path that Spark can write"
-            )
-        return self.settings.checkpoint
-
     def _start(self, path: str, batches: MicroBatches, earlier: SentBefore) -> StreamingQuery:
         source = (
             self.spark.readStream.format("kafka")
@@ -157,6 +150,15 @@ class Reaper:
             return writer.trigger(availableNow=True).start()
         milliseconds = int(self.settings.reaper_trigger_s * 1000)
         return writer.trigger(processingTime=f"{milliseconds} milliseconds").start()
+
+
+def checkpoint_of(settings: Settings) -> str:
+    """Return the checkpoint's path; raises InvalidSettings without one."""
+    if not settings.checkpoint:
+        raise InvalidSettings(
+            "no checkpoint is set", hint="set SEXTON_CHECKPOINT to a path that Spark can write"
+        )
+    return settings.checkpoint
 
 
 def jvm_pid(spark: SparkSession) -> int | None:

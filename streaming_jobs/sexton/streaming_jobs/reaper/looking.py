@@ -195,7 +195,8 @@ def _age_s(headers: Mapping[str, str]) -> float | None:
     The object of a multipart upload has the time at which that was begun, and its ETag a hyphen (S3 User
     Guide, "Working with object metadata"): it says nothing of when the object came to stand there.
     """
-    if "-" in headers.get("etag", "-"):
+    etag = headers.get("etag", "")
+    if not etag or "-" in etag:
         return None
     try:
         written, now = (parsedate_to_datetime(headers[name]) for name in ("last-modified", "date"))

@@ -24,6 +24,7 @@ from sexton.streaming_jobs.spark import kafka_source_options
 __all__ = ["Returning"]
 
 _POLL_S = 1.0
+_LONGEST_POLL_S = 15.0
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class Returning:
     on_failure: Callable[[], None] = lambda: None
     failure: BaseException | None = None
     rounds: int = 0
+    _wait_s: float = _POLL_S
     _thread: threading.Thread | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
 
@@ -63,7 +65,7 @@ class Returning:
         try:
             while not self._ended.is_set():
                 if not self._round():
-                    self._ended.wait(_POLL_S)
+                    self._ended.wait(self._wait_s)
         except StopRequested:
             return
         except BaseException as error:  # noqa: BLE001  told to the thread that runs the query
@@ -78,8 +80,10 @@ class Returning:
         except EnvironmentFault as fault:
             if self.batches.once:
                 raise
-            self.batches.progress.held(str(fault), _POLL_S)
+            self._wait_s = min(2 * self._wait_s, _LONGEST_POLL_S)
+            self.batches.progress.held(str(fault), self._wait_s)
             return False
+        self._wait_s = _POLL_S
         if not due:
             return False
         topic = self.room.place.topic

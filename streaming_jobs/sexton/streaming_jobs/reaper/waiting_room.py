@@ -229,4 +229,5 @@ class WaitingRoom:
         try:
             return ask(self._open_consumer())
         except KafkaException as error:
-            raise KafkaUnavailable(f"{self.place.topic}: {error.args[0].str()}") from error
+            told = f"the waiting room cannot be read: {self.place.topic}: {error.args[0].str()}"
+            raise KafkaUnavailable(told) from error
