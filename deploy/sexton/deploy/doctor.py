@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,13 @@ import typer
 
 from sexton.deploy.output import Format, coloured, say, show_json, show_table
 from sexton.schemas import settings as settings_module
-from sexton.schemas.errors import EnvironmentFault, IssuerUnavailable, KafkaUnavailable, SextonError
+from sexton.schemas.errors import (
+    EnvironmentFault,
+    InvalidSettings,
+    IssuerUnavailable,
+    KafkaUnavailable,
+    SextonError,
+)
 from sexton.schemas.masking import masked
 from sexton.schemas.settings import Settings
 from sexton.schemas.words import counted
@@ -51,7 +57,10 @@ def doctor(
 ) -> None:
     """Probe Java, jars, Kafka, topics, issuer, Redis and the store; exit 75 if anything is not as needed.
 
-    In a bucket it writes one object under `sexton-doctor/` and deletes it again.
+    In a bucket it puts and deletes one object under `sexton-doctor/`, then tries what the store can do, as
+    the reaper does: many small requests, on objects of its own under `.sexton-probe/`, removed again.
+    Before both stands the first prefix that SEXTON_ALLOW has for the bucket; without a prefix a few of the
+    probe's keys begin with `/`. In a bucket that SEXTON_ALLOW leaves out nothing is tried.
     """
     findings = examine(settings_module.load(), bucket or ())
     if format is Format.JSON:
@@ -75,7 +84,10 @@ def doctor(
 
 def examine(settings: Settings, buckets: Sequence[str]) -> list[Finding]:
     """Run every probe, each for itself: one that fails does not hide the next."""
-    buckets = buckets or sorted({entry.partition("/")[0] for entry in settings.allow})
+    from sexton.streaming_jobs.reaper.judge import parse_allow, probes_under
+
+    under = probes_under(parse_allow(settings.allow))
+    buckets = buckets or sorted(under)
     cache = settings.cache_dir.expanduser()
     probes: list[tuple[str, Callable[[], str]]] = [
         ("java", lambda: _java(cache)),
@@ -84,7 +96,7 @@ def examine(settings: Settings, buckets: Sequence[str]) -> list[Finding]:
         ("topics", lambda: _topics(settings)),
         ("issuer", lambda: _issuer(settings, "/readyz")),
         ("redis", lambda: _redis(settings)),
-        *((f"store {name}", lambda name=name: _bucket(settings, name)) for name in buckets),
+        *((f"store {name}", lambda name=name: _bucket(settings, name, under)) for name in buckets),
     ]
     if not buckets:
         probes.append(("store", lambda: _store(settings)))
@@ -182,12 +194,19 @@ def _store(settings: Settings) -> str:
     return f"{settings.s3_endpoint_url or 'AWS'} answers; --bucket tries list, put and delete"
 
 
-def _bucket(settings: Settings, bucket: str) -> str:
+def _bucket(settings: Settings, bucket: str, allowed: Mapping[str, str]) -> str:
+    """Try list, put, delete and the reaper's probe under the bucket's prefix in `allowed`."""
     from sexton.storage import HINTS, BatchDeleter
 
-    store = _object_store(settings)
-    key = f"sexton-doctor/{secrets.token_hex(8)}"
-    next(store.list_keys(bucket, "sexton-doctor/"), None)
+    if allowed and bucket not in allowed:
+        raise InvalidSettings(
+            f"SEXTON_ALLOW leaves the bucket out, nothing was tried there: {bucket}",
+            hint="is the bucket's name right, and SEXTON_ALLOW? The reaper deletes nothing there",
+        )
+    store, under = _object_store(settings), allowed.get(bucket, "")
+    folder = f"{under}sexton-doctor/"
+    key = folder + secrets.token_hex(8)
+    next(store.list_keys(bucket, folder), None)
     store.put(bucket, key, b"")
     with BatchDeleter(store.settings) as deleter:
         deleted = deleter.delete_all(bucket, [key]).result()
@@ -200,7 +219,7 @@ def _bucket(settings: Settings, bucket: str) -> str:
             )
         if store.exists(bucket, key):
             raise EnvironmentFault(f"an object is still there after its deletion: {bucket}/{key}")
-        return f"list, put and delete work; {deleter.probe(bucket).told()}"
+        return f"list, put and delete work; {deleter.probe(bucket, under).told()}"
 
 
 def _object_store(settings: Settings) -> ObjectStore:
