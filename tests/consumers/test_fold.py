@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
 
@@ -46,9 +47,9 @@ def outcome(
     )
 
 
-def dead(*keys: str, intent_id: str | None = "i") -> events.DeadLetter:
+def dead(*keys: str, intent_id: str | None = "i", at: events.Position | None = None) -> events.DeadLetter:
     """Return a dead letter for keys, for the whole intent if there are none."""
-    return events.DeadLetter("t", PLACE, NOW, "r", "", intent_id, "t", "b", list(keys), None, None, NOW)
+    return events.DeadLetter("t", at or PLACE, NOW, "r", "", intent_id, "t", "b", list(keys), None, None, NOW)
 
 
 def state(asked: events.DeletionIntent | None, *said: events.Outcome | events.DeadLetter) -> str:
@@ -169,7 +170,7 @@ def test_arrival_never_matters(
 def test_counters_add_up(asked: list[str], said: list[tuple[str, OutcomeWord]], garbage: int) -> None:
     """I2: submitted is final outcomes and pending, whatever is repeated, missing or undecodable."""
     records: list[events.Outcome | events.DeadLetter] = [outcome({word: 1}, intent_id=i) for i, word in said]
-    records += [dead(intent_id=None)] * garbage
+    records += [dead(intent_id=None, at=replace(PLACE, offset=n)) for n in range(garbage)] * 2
     counts = count([intent("a", intent_id=i) for i in asked], records)
 
     assert counts.submitted == counts.settled + counts.pending == len(set(asked))

@@ -101,7 +101,7 @@ def test_a_record_that_died_is_replayed_by_its_bytes(
     chain: Chain, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What still cannot be read dies again, at its first position, and the copy is worked off once."""
-    chain.produce(b"garbage", key=b"t", partition=1)
+    chain.produce(b"\xc3\x01garbage!", key=b"t", partition=1)
     chain.reap()
     (letter,) = chain.dead_letters()
     assert run(["dead-letters", "replay", "--reason", letter.reason, "--yes"]) == 0
@@ -109,6 +109,6 @@ def test_a_record_that_died_is_replayed_by_its_bytes(
     _reap(chain)
 
     assert [(each.position, each.raw_value) for each in chain.dead_letters()] == [
-        (letter.position, b"garbage"),
-        (letter.position, b"garbage"),
+        (letter.position, b"\xc3\x01garbage!"),
+        (letter.position, b"\xc3\x01garbage!"),
     ]

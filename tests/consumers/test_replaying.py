@@ -25,6 +25,7 @@ pytestmark = pytest.mark.real
 
 Capture = pytest.CaptureFixture[str]
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
+FOREIGN = b"\xc3\x01garbage!"  # of a schema that nobody here knows
 
 
 @dataclass
@@ -170,13 +171,13 @@ def test_a_replay_that_died_too_can_be_replayed(desk: Desk) -> None:
 
 def test_raw_bytes_are_copied_as_they_are(desk: Desk) -> None:
     """Bytes that cannot be read here keep every byte; a second time they are known to be replayed."""
-    place = desk.die(b"garbage")
+    place = desk.die(FOREIGN)
     (step,) = desk.replay(place, "--yes")
     (again,) = desk.replay(place, "--yes")
     (copy,) = desk.deferred()
 
     assert (step["way"], step["keys"]) == ("raw", None)
-    assert (copy.raw_value, copy.first.offset, copy.reason) == (b"garbage", 0, "replay")
+    assert (copy.raw_value, copy.first.offset, copy.reason) == (FOREIGN, 0, "replay")
     assert (again["way"], again["replays"]) == ("skipped", [f"{desk.settings.topic(records.DEFERRED)} 0/0"])
 
 

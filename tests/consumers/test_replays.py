@@ -160,6 +160,35 @@ def test_undecodable_bytes_are_replayed_as_they_are() -> None:
     assert (raw.way, raw.intent, raw.first) == (Way.RAW, None, FIRST)
     assert "unknown-schema" in raw.why
     assert (null.way, null.why) == (Way.IMPOSSIBLE, "the record has no value")
+    (registered,) = planned(letter(b"\0\0\0\0\7garbage"))
+    assert (registered.way, "no-registry" in registered.why) == (Way.RAW, True)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"hello", "unframed"),
+        (b"", "empty"),
+        (Codec().encode(intent(["a"]))[:-1], "malformed"),
+        (Codec().encode(intent(["a"])) + b"x", "trailing-bytes"),
+        (Codec().encode(events.Dropped("r", "n", "t", NOW)), "wrong-type"),
+    ],
+)
+def test_bytes_that_no_reaper_reads_cannot_be_replayed(value: bytes, reason: str) -> None:
+    """As they are they would only become another dead letter."""
+    (step,) = planned(letter(value))
+
+    assert (step.way, step.why) == (Way.IMPOSSIBLE, f"{reason}: it would die again, mend it")
+
+
+@pytest.mark.parametrize("kept", [None, 100])
+def test_what_is_too_large_cannot_be_replayed(kept: int | None) -> None:
+    """Whole it is too large again; and the dead letter may hold its beginning alone."""
+    whole = letter(intent(["a" * 1_000]))
+    event = replace(whole.event, reason="too-large", raw_value=(whole.event.raw_value or b"")[:kept])
+    (step,) = planned(open_letter(Codec(), whole.place, event, "sexton.deferred"))
+
+    assert (step.way, step.why.partition(",")[0]) == (Way.IMPOSSIBLE, "too-large as it is")
 
 
 def test_what_breaks_a_rule_cannot_be_replayed_unchanged() -> None:

@@ -136,7 +136,7 @@ def _counts_text(counts: Counts) -> str:
     if counts.unmatched:
         lines.append(f"outcomes of intents that are no longer there: {counts.unmatched}")
     if counts.undecodable:
-        lines.append(f"dead letters of records that are no intents: {counts.undecodable}")
+        lines.append(f"dead-lettered records that are no intents: {counts.undecodable}")
     return "\n".join(lines)
 
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sexton.schemas.events import DeadLetter, DeleteObjects, DeletionIntent, Outcome, OutcomeWord
+from sexton.schemas.events import DeadLetter, DeleteObjects, DeletionIntent, Outcome, OutcomeWord, Position
 
 __all__ = ["PENDING", "PRECEDENCE", "Counts", "Folded", "better", "count", "fold"]
 
@@ -57,8 +57,8 @@ class Counts:
     """Intents by what became of them; submitted = the sum over `final` + pending.
 
     `unmatched` are ids that outcomes or dead letters name and no intent does (retention has passed the
-    intent); `undecodable` are dead letters of records in which no intent id could be read. Neither is part
-    of the sum.
+    intent); `undecodable` are the records that dead letters are about and in which no intent id could be
+    read, each once however often it has died. Neither is part of the sum.
     """
 
     submitted: int
@@ -99,19 +99,19 @@ def count(intents: Iterable[DeletionIntent], said: Iterable[Outcome | DeadLetter
     for intent in intents:
         by_id.setdefault(intent.intent_id, intent)
     records: dict[str, list[Outcome | DeadLetter]] = {}
-    undecodable = 0
+    undecodable: set[tuple[str, Position]] = set()
     for record in said:
-        if record.intent_id is None:
-            undecodable += 1
-        else:
+        if record.intent_id is not None:
             records.setdefault(record.intent_id, []).append(record)
+        elif isinstance(record, DeadLetter):
+            undecodable.add((record.topic, record.position))
     states = Counter(fold(i, intent, records.get(i, ())).state for i, intent in by_id.items())
     return Counts(
         submitted=len(by_id),
         final={word: states[word.value] for word in OutcomeWord if states[word.value]},
         pending=states[PENDING],
         unmatched=sum(i not in by_id for i in records),
-        undecodable=undecodable,
+        undecodable=len(undecodable),
     )
 
 

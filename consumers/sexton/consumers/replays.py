@@ -20,6 +20,10 @@ from sexton.schemas.errors import InvalidEvent
 
 __all__ = ["Evidence", "Step", "Way", "mend", "plan", "restrict"]
 
+_NOT_OURS = frozenset({"unknown-schema", "no-registry", "bad-schema", "unknown-field"})
+"""Why bytes that say nothing here may say something to the reaper: it has a registry, or is newer."""
+_TOO_LARGE = "too-large"  # what the reaper says of a record by its size alone
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -173,9 +177,21 @@ def _impossible(letter: Letter, evidence: Evidence) -> str | None:
         return "the record has no value"
     if letter.first is None or letter.value is None:
         return "a record of the deferred topic that cannot be read: nobody knows where it first stood"
+    if (dies := _dies_again(letter)) is not None:
+        return dies
     if letter.place not in evidence.standing:
         first = f"{letter.first.partition}/{letter.first.offset}"
         return f"its bytes no longer stand at {first} of the intents topic: that proves nothing, mend it"
+    return None
+
+
+def _dies_again(letter: Letter) -> str | None:
+    """Return why no reaper can work on these bytes, None if one may."""
+    if letter.event.reason == _TOO_LARGE:
+        # A letter may hold the beginning of the bytes alone, and all of them are too many again.
+        return f"{_TOO_LARGE} as it is, mend it: name fewer keys in an intent"
+    if letter.trouble is not None and letter.trouble.reason not in _NOT_OURS:
+        return f"{letter.trouble.reason}: it would die again, mend it"
     return None
 
 
