@@ -27,7 +27,7 @@ from sexton.schemas.words import counted
 if TYPE_CHECKING:
     from sexton.storage import ObjectStore
 
-__all__ = ["EXAMPLES", "Finding", "doctor", "examine"]
+__all__ = ["EXAMPLES", "Finding", "doctor", "examine", "try_bucket"]
 
 EXAMPLES = """\b
 Examples:
@@ -84,10 +84,7 @@ def doctor(
 
 def examine(settings: Settings, buckets: Sequence[str]) -> list[Finding]:
     """Run every probe, each for itself: one that fails does not hide the next."""
-    from sexton.streaming_jobs.reaper.judge import parse_allow, probes_under
-
-    under = probes_under(parse_allow(settings.allow))
-    buckets = buckets or sorted(under)
+    buckets = buckets or sorted(_allowed(settings))
     cache = settings.cache_dir.expanduser()
     probes: list[tuple[str, Callable[[], str]]] = [
         ("java", lambda: _java(cache)),
@@ -96,7 +93,7 @@ def examine(settings: Settings, buckets: Sequence[str]) -> list[Finding]:
         ("topics", lambda: _topics(settings)),
         ("issuer", lambda: _issuer(settings, "/readyz")),
         ("redis", lambda: _redis(settings)),
-        *((f"store {name}", lambda name=name: _bucket(settings, name, under)) for name in buckets),
+        *((f"store {name}", lambda name=name: try_bucket(settings, name)) for name in buckets),
     ]
     if not buckets:
         probes.append(("store", lambda: _store(settings)))
@@ -194,10 +191,14 @@ def _store(settings: Settings) -> str:
     return f"{settings.s3_endpoint_url or 'AWS'} answers; --bucket tries list, put and delete"
 
 
-def _bucket(settings: Settings, bucket: str, allowed: Mapping[str, str]) -> str:
-    """Try list, put, delete and the reaper's probe under the bucket's prefix in `allowed`."""
+def try_bucket(settings: Settings, bucket: str) -> str:
+    """Try list, put, delete and what the reaper probes, where it may go, and return what was found.
+
+    Raises InvalidSettings for a bucket that it may not touch, EnvironmentFault and StoreRefused.
+    """
     from sexton.storage import HINTS, BatchDeleter
 
+    allowed = _allowed(settings)
     if allowed and bucket not in allowed:
         raise InvalidSettings(
             f"SEXTON_ALLOW leaves the bucket out, nothing was tried there: {bucket}",
@@ -220,6 +221,13 @@ def _bucket(settings: Settings, bucket: str, allowed: Mapping[str, str]) -> str:
         if store.exists(bucket, key):
             raise EnvironmentFault(f"an object is still there after its deletion: {bucket}/{key}")
         return f"list, put and delete work; {deleter.probe(bucket, under).told()}"
+
+
+def _allowed(settings: Settings) -> Mapping[str, str]:
+    """Return, by bucket, what the reaper's own keys begin with there; nothing when it may go anywhere."""
+    from sexton.streaming_jobs.reaper.judge import parse_allow, probes_under
+
+    return probes_under(parse_allow(settings.allow))
 
 
 def _object_store(settings: Settings) -> ObjectStore:
