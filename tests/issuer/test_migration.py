@@ -262,6 +262,8 @@ def test_a_scan_that_finds_nothing_is_told(
     )
 
     assert "found 15" in run(shared, "import", str(low), "--scan", place).stderr
+    nowhere = run(shared, "import", str(good), "--scan", f"{place}z", "--scan", f"{place}/o/{unique}")
+    assert (nowhere.returncode, "no key of a tenant in the file was found" in nowhere.stderr) == (1, True)
     done = run(shared, "import", str(good), "--scan", f"{place}z", "--scan", place)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[:2] == [

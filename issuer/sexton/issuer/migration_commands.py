@@ -14,7 +14,7 @@ import typer
 from sexton.issuer.answers import NodeState, Subject
 from sexton.issuer.migration import Plan, read_plan, settle
 from sexton.issuer.scanning import Found, check_not_below, node_generations, of_other_form, or_none, scan
-from sexton.schemas.errors import UsageError
+from sexton.schemas.errors import RequestRefused, UsageError
 from sexton.schemas.events import GenerationForm
 from sexton.schemas.settings import Settings, load
 from sexton.schemas.words import counted
@@ -89,10 +89,10 @@ def import_(
 
     A row with node, number and node_generation and without a tenant is a node of the first form; one that the
     log has, under this number and at this generation or above, is left as it is. Nothing is imported when a
-    number is below what `--scan` finds, when keys there carry a node number that the file does not name, or
-    when the log knows one of the tenants already. A key counts for each tenant of the file in whose folder it
-    is; what has no key there is told. After an interruption the same file may be run again, or one in which
-    rows that were not imported yet are mended.
+    number is below what `--scan` finds or no key of any tenant is found, when keys there carry a node number
+    that the file does not name, or when the log knows one of the tenants already. A key counts for each
+    tenant of the file in whose folder it is; what has no key there is told. After an interruption the same
+    file may be run again, or one in which rows that were not imported yet are mended.
     """
     from sexton.issuer.client import IssuerClient
 
@@ -147,7 +147,14 @@ def _check_places(
                 f"{place}: {counted(len(others), 'tenant')} with key suffixes of the other form than the"
                 f" one imported, which is fixed for ever: {', '.join(others[:5])}"
             )
-    if places and 0 < len(unseen) < len(names):
+    if places and names and len(unseen) == len(names):
+        # Most likely a mistyped prefix: numbers that were compared with nothing are not known to be safe.
+        raise RequestRefused(
+            "nothing-found",
+            f"no key of a tenant in the file was found: {', '.join(places)}",
+            hint="is the prefix the folder of the tenants' folders? Without --scan nothing is compared",
+        )
+    if places and unseen:
         first = [name for name in names if name in unseen][:5]
         _warn(f"{counted(len(unseen), 'tenant')} without a key in any place: {', '.join(first)}")
 
