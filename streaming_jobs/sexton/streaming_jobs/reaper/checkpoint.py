@@ -78,8 +78,8 @@ _HINT_LOST = "docs/operating.md, 'Intents lost to retention': start with a new c
 
 
 _HINT_SCHEME = (
-    "a path without a scheme is local; for s3a and others Spark needs their package: docs/operating.md,"
-    " 'The checkpoint'"
+    "a path without a scheme is local; for s3a and others Spark needs a package: docs/operating.md,"
+    " 'No checkpoint is set'"
 )
 
 
