@@ -29,6 +29,7 @@ def test_x_6_a_busy_store_is_waited_for_and_nothing_is_counted_twice() -> None:
     assert words(result) == {"deleted": 2}
     assert result.held is None
     assert len(store.sent) == 21
+    assert executor.sender.throttled == 20
     assert executor.troubled() == {}
 
 

@@ -153,9 +153,7 @@ def test_a_damaged_id_of_a_checkpoint_is_refused(chain: Chain, tmp_path: Path) -
         ("{file}/checkpoint", "cannot be read and written"),
     ],
 )
-def test_a_checkpoint_that_cannot_be_made_is_told(
-    chain: Chain, tmp_path: Path, path: str, told: str
-) -> None:
+def test_a_checkpoint_that_cannot_be_made_is_told(chain: Chain, tmp_path: Path, path: str, told: str) -> None:
     """A path of another file system, or one where nothing can be written: what and where, and no stack."""
     (tmp_path / "file").write_text("in the way")
     path = path.format(file=tmp_path / "file")

@@ -25,6 +25,7 @@ INVALID = KeyState(Kind.FINAL, "InvalidArgument", "no")
 MISSING = KeyState(Kind.BUCKET, "NoSuchBucket", "", 404)
 EXPIRED = KeyState(Kind.ENVIRONMENT, "ExpiredToken", "", 400)
 CHANGED = KeyState(Kind.CHANGED, "PreconditionFailed", "", 412)
+_WHOLE = (Kind.BUCKET, Kind.ENVIRONMENT, Kind.UNKNOWN)
 LOST = KeyState(Kind.UNACCOUNTED, "MissingFromReply", "", 200, Effect.UNKNOWN)
 
 
@@ -87,7 +88,9 @@ class Store:
             if state is None or self.acts:
                 self.objects.get(bucket, set()).discard(key)
         future: Future[BatchResult] = Future()
-        future.set_result(BatchResult(bucket, len(items), states, request_ids=(f"r{number}",)))
+        whole = {*states.values()} if len(states) == len(items) else set()
+        fault = next((state for state in whole if len(whole) == 1 and state.kind in _WHOLE), None)
+        future.set_result(BatchResult(bucket, len(items), states, request_ids=(f"r{number}",), fault=fault))
         return future
 
 

@@ -28,6 +28,7 @@ class Counts:
     subjects: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     keys_retried: int = 0
+    throttled: int = 0
     returned: int = 0
     troubled: dict[str, str] = field(default_factory=dict)
     healthy: set[str] = field(default_factory=set)
@@ -83,6 +84,7 @@ class Counts:
                 for name in {**self.seconds, **other.seconds}
             },
             self.keys_retried + other.keys_retried,
+            self.throttled + other.throttled,
             self.returned + other.returned,
             {**self.troubled, **other.troubled},
             self.healthy | other.healthy,

@@ -26,6 +26,9 @@ REQUESTS = Counter(
     "sexton_execute_requests_total", "Delete requests that were answered, of one key or of many"
 )
 KEYS_SENT = Counter("sexton_execute_keys_total", "Keys in those requests, after duplicates were merged")
+THROTTLED = Counter(
+    "sexton_execute_throttled_total", "Delete requests among them by which the store asked for fewer"
+)
 RETRIED = Counter("sexton_execute_retried_keys_total", "Keys that were sent again after an unclean answer")
 RETURNED = Counter("sexton_decode_returned_total", "Intents that came back from the waiting room")
 HELD_BUCKETS = Counter("sexton_execute_held_buckets_total", "Times that a task closed a bucket", ["reason"])
@@ -81,6 +84,7 @@ class Progress:
                 "keys": sum(counts.keys.values()),
                 "intents": dict(counts.intents),
                 "requests": counts.requests,
+                "throttled": counts.throttled,
                 "retried_keys": counts.keys_retried,
                 "held_buckets": counts.troubled,
                 "subjects": counts.subjects,
@@ -140,6 +144,7 @@ def _count(counts: Counts) -> None:
     CALLS.inc(counts.issuer_calls)
     REQUESTS.inc(counts.requests)
     KEYS_SENT.inc(counts.keys_sent)
+    THROTTLED.inc(counts.throttled)
     RETRIED.inc(counts.keys_retried)
     RETURNED.inc(counts.returned)
     for reason in counts.troubled.values():

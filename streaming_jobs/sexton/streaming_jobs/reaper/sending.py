@@ -15,7 +15,7 @@ from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault
 from sexton.storage import MAX_KEYS, READY, Abilities, BatchResult, Delete
 from sexton.streaming_jobs.reaper.execution import Execution, items_of, names_of
-from sexton.streaming_jobs.reaper.fates import SLOW_BUCKET, Fate, Step
+from sexton.streaming_jobs.reaper.fates import SLOW_BUCKET, Fate, Step, is_throttled
 from sexton.streaming_jobs.reaper.inbox import JOBS, Inbox
 from sexton.streaming_jobs.reaper.items import EraseAll
 from sexton.streaming_jobs.reaper.jobs import denies_all, erase_key, fault_of_call
@@ -50,6 +50,7 @@ class Sender:
     requests: int = 0
     keys_sent: int = 0
     retried: int = 0
+    throttled: int = 0
     lanes: dict[tuple[str, bool], Lane] = field(default_factory=dict)
     inbox: Inbox = field(default_factory=Inbox)
     fault: str | None = None
@@ -216,6 +217,7 @@ class Sender:
     def _replied(self, lane: Lane, batch: Batch, number: int, result: BatchResult) -> None:
         lane.out -= 1
         self.requests += result.requests
+        self.throttled += result.fault is not None and is_throttled(result.fault)
         self.request_ids[number] = result.request_id
         self.pacer.took(lane.bucket, result)
         self.note(self.replies.batch(lane, batch, result))

@@ -298,6 +298,7 @@ def _rows(work: Work) -> list[Row]:
         _settle_one(work, settling.decoded, settling.verdict, settling.execution)
     counts, executor, sender = work.counts, work.executor, work.executor.sender
     counts.requests, counts.keys_sent, counts.keys_retried = sender.requests, sender.keys_sent, sender.retried
+    counts.throttled = sender.throttled
     counts.troubled.update(executor.troubled())
     counts.healthy |= executor.healthy()
     return work.rows
