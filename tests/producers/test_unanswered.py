@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.support.raw_server import Speak, raw_server
 
 from sexton.producers import Sexton
 from sexton.schemas.errors import IssuerUnavailable
 
 _NOTHING = {"SEXTON_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
-_Speak = Callable[[socket.socket], None]
 
 
 def _hang_up(connection: socket.socket) -> None:
@@ -34,38 +33,21 @@ def _not_ready(connection: socket.socket) -> None:
 
 
 @contextmanager
-def _issuer(speak: _Speak | None) -> Iterator[str]:
+def _issuer(speak: Speak | None) -> Iterator[str]:
     """Listen as an issuer that answers every connection in one way; without one nobody listens."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     if speak is None:
-        listener.close()
-        yield url
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
         return
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection:
-                speak(connection)
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    try:
+    with raw_server(speak) as url:
         yield url
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(10)
 
 
 @pytest.mark.parametrize("speak", [None, _hang_up, _stutter, _not_ready])
 @pytest.mark.parametrize("call", ["attach", "re_attach", "promise_delete_prefix"])
 def test_an_issuer_that_does_not_answer_is_one_error(
-    speak: _Speak | None, call: str, monkeypatch: pytest.MonkeyPatch
+    speak: Speak | None, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One typed error with a hint is printed, without the HTTP library's own and without a private class."""
     for name, value in _NOTHING.items():

@@ -68,6 +68,30 @@ MANIFEST = events.SnapshotManifest(
     digest="01" * 32,
 )
 
+DEFERRED = events.DeferredIntent(
+    _POSITION,
+    _NOW,
+    "not-yet",
+    "not_before",
+    3,
+    _NOW,
+    b"tenant",
+    b"\xc3\x01raw",
+    waiting_since=_NOW,
+    effect_unknown=True,
+    gone=2**40,
+    after="tenants/é",
+    keys=events.KeyProgress(
+        [
+            events.DoneKeys(events.OutcomeWord.DELETED, "hidden", [0, 3, 70_000, 70_001]),
+            events.DoneKeys(events.OutcomeWord.ABSENT, "absent", [3, 4]),
+        ],
+        [4, 6],
+        _NOW,
+        ["4442587FB7D0A2F9"],
+    ),
+)
+
 SAMPLES: dict[str, events.Event] = {
     "deletion_intent": INTENT,
     "deletion_intent_prefix": events.DeletionIntent(
@@ -84,29 +108,7 @@ SAMPLES: dict[str, events.Event] = {
     "deletion_intent_replay": replace(
         INTENT, replay_of=events.ReplayOf("sexton.intents", _POSITION.topic_id, 5, 2**40, "id-0 ☃")
     ),
-    "deferred_intent": events.DeferredIntent(
-        _POSITION,
-        _NOW,
-        "not-yet",
-        "not_before",
-        3,
-        _NOW,
-        b"tenant",
-        b"\xc3\x01raw",
-        waiting_since=_NOW,
-        effect_unknown=True,
-        gone=2**40,
-        after="tenants/é",
-        keys=events.KeyProgress(
-            [
-                events.DoneKeys(events.OutcomeWord.DELETED, "hidden", [0, 3, 70_000, 70_001]),
-                events.DoneKeys(events.OutcomeWord.ABSENT, "absent", [3, 4]),
-            ],
-            [4, 6],
-            _NOW,
-            ["4442587FB7D0A2F9"],
-        ),
-    ),
+    "deferred_intent": DEFERRED,
     "outcome": OUTCOME,
     "dead_letter": events.DeadLetter(
         topic="sexton.intents",
@@ -216,20 +218,7 @@ OLDER: dict[tuple[str, int], events.Event] = {
     ("deferred_intent", 1): events.DeferredIntent(
         _POSITION, _NOW, "not-yet", "not_before", 3, _NOW, b"tenant", b"\xc3\x01raw"
     ),
-    ("deferred_intent", 2): events.DeferredIntent(
-        _POSITION,
-        _NOW,
-        "not-yet",
-        "not_before",
-        3,
-        _NOW,
-        b"tenant",
-        b"\xc3\x01raw",
-        waiting_since=_NOW,
-        effect_unknown=True,
-        gone=2**40,
-        after="tenants/é",
-    ),
+    ("deferred_intent", 2): replace(DEFERRED, keys=None),
     ("outcome", 1): replace(OUTCOME, effects={}),
     ("snapshot_manifest", 1): replace(MANIFEST, digest=""),
 }

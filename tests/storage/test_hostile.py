@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
+from tests.support.raw_server import Speak, raw_server
 from tests.support.s3_recorder import Reply, S3Recorder
 
 from sexton.storage import BatchDeleter, Effect, Kind, NoReply, StoreSettings
@@ -115,35 +114,11 @@ def test_what_trips_our_own_reading_is_of_unknown_effect(
     assert "Traceback" in caplog.text
 
 
-@contextmanager
-def raw_server(answer: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server that reads a request's head, and then answers in its own way."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.recv(65536)
-                    try:
-                        answer(connection)
-                    except OSError:
-                        continue
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
-
-
-def dripping(*parts: bytes) -> Callable[[socket.socket], None]:
+def dripping(*parts: bytes) -> Speak:
     """Answer with the first part, and then with the second byte by byte."""
 
     def answer(connection: socket.socket) -> None:
+        connection.recv(65536)
         connection.sendall(parts[0])
         for byte in parts[1]:
             time.sleep(0.1)
@@ -187,7 +162,12 @@ def test_x_13_a_reply_that_drips_has_an_end(
 )
 def test_an_absurd_length(head: bytes, make_deleter: MakeDeleter, s3: S3Recorder) -> None:
     """Nothing is believed of a reply whose length nobody can hold."""
-    with raw_server(lambda connection: connection.sendall(head)) as url:
+
+    def answer(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(head)
+
+    with raw_server(answer) as url:
         deleter = make_deleter(StoreSettings(url, connect_timeout_s=2, read_timeout_s=2))
         result = deleter.delete_all("bucket", ["a"]).result(20)
 
@@ -199,6 +179,7 @@ def test_an_endless_reply(make_deleter: MakeDeleter, s3: S3Recorder) -> None:
     """More than a DeleteResult of 1,000 keys could have is not read to its end."""
 
     def answer(connection: socket.socket) -> None:
+        connection.recv(65536)
         connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
         while True:
             connection.sendall(b"x" * 1_000_000)
