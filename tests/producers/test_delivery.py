@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from sexton.consumers.topics import read
+from sexton.deploy.local import LocalStack
 from sexton.producers import DeliveryFailed, DeliveryPending, InvalidSettings, Limits, ProducerFailed, Sexton
 from sexton.producers.testing import FakeIssuer
 from sexton.schemas.events import DeletionIntent
@@ -133,6 +134,37 @@ def test_a_fatal_error_of_the_client_is_typed(connect: Connect) -> None:
     sexton._emitter._transport._on_error(fatal)  # type: ignore[attr-defined]
     with pytest.raises(ProducerFailed, match="fenced"):
         tenant.delete("bucket", ["k"])
+
+
+@pytest.mark.real
+def test_a_topic_that_is_not_there_fails_by_its_name(stack: LocalStack) -> None:
+    """Within seconds, not after the delivery timeout; the hint asks for the prefix."""
+    settings = load({}, kafka_bootstrap_servers=stack.env["SEXTON_KAFKA_BOOTSTRAP_SERVERS"])
+    sexton = Sexton.connect("n", settings, issuer=FakeIssuer(), topic_prefix="nowhere.")
+    receipt = sexton.attach("t").delete("bucket", ["k"])
+    with pytest.raises(DeliveryFailed, match=r"no such topic: nowhere\.intents") as caught:
+        receipt.wait(15)
+
+    assert "SEXTON_TOPIC_PREFIX not 'nowhere.' there?" in str(caught.value.hint)
+    assert sexton.close(1) == receipt.intent_ids
+
+
+def test_what_an_error_leaves_undelivered_is_logged(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The error on its way out of the block does not tell of it; otherwise it is told by DeliveryFailed."""
+    limits = Limits(close_timeout=0.5)
+    sexton = connect(kafka_bootstrap_servers=NOBODY, limits=limits)
+    (lost,) = sexton.attach("t").delete("bucket", ["k"]).intent_ids
+    sexton.__exit__(KeyError, KeyError("the service's own"), None)
+    assert [record.getMessage() for record in caplog.records] == [f"intents not delivered: 1: {lost}"]
+    caplog.clear()
+
+    sexton = connect(kafka_bootstrap_servers=NOBODY, limits=limits)
+    (lost,) = sexton.attach("t").delete("bucket", ["k"]).intent_ids
+    with pytest.raises(DeliveryFailed, match=f"^intents not delivered: 1: .+: {lost}$"):
+        sexton.__exit__(None, None, None)
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,11 @@ from typing import Any
 import pytest
 
 from sexton.deploy.main import run
+from sexton.producers import Limits, commands
+from sexton.producers._emitter import Emitter
+from sexton.producers._limits import Deadline
+from sexton.producers.testing import FakeTransport
+from sexton.schemas.codec import Codec
 from sexton.schemas.events import DeletionIntent
 
 Arrived = Callable[[], list[DeletionIntent]]
@@ -137,12 +143,88 @@ def test_a_missing_file_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFix
 def test_an_unreachable_broker_is_an_environment_fault(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing acknowledged in time: no id is printed, the exit code is 75."""
+    """Brokers that are away are given up before anything is sent, within 15 s, with exit code 75."""
     monkeypatch.setenv("SEXTON_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
     file = tmp_path / "f.jsonl"
     file.write_text(json.dumps(GOOD))
+    began = time.monotonic()
+
+    assert run(["intents", "emit", "--file", str(file)]) == 75
+    printed = capsys.readouterr()
+    assert time.monotonic() - began < 15
+    assert printed.out == ""
+    assert "the brokers do not answer: 127.0.0.1:1" in printed.err
+
+
+def test_a_topic_that_is_not_there_is_told_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, with a word about the prefix, and nothing is sent."""
+    monkeypatch.setenv("SEXTON_TOPIC_PREFIX", "foo.")
+    file = tmp_path / "f.jsonl"
+    file.write_text(json.dumps(GOOD))
+    began = time.monotonic()
+
+    assert run(["intents", "emit", "--file", str(file)]) == 75
+    printed = capsys.readouterr()
+    assert time.monotonic() - began < 5
+    assert printed.err.startswith("error: no such topic: foo.intents\n")
+    assert "is SEXTON_TOPIC_PREFIX not 'foo.' there?" in printed.err
+
+
+def test_what_is_not_acknowledged_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers that go away under way: one error with count, reason and first id, and no id on stdout."""
+    monkeypatch.setenv("SEXTON_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    monkeypatch.setattr(commands, "_find_topic", lambda settings, timeout: None)
+    file = tmp_path / "f.jsonl"
+    file.write_text((json.dumps(GOOD | {"intent_id": "mi\x1bne"}) + "\n") * 2)
 
     assert run(["intents", "emit", "--file", str(file), "--timeout", "0.5"]) == 75
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "not acknowledged" in printed.err
+    assert printed.err.count("acknowledged") == 1
+    assert "error: intents not acknowledged: 2 of 2: " in printed.err
+    assert ": mi\\x1bne\n" in printed.err
+
+
+def test_what_is_acknowledged_while_closing_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An id is on stdout exactly if Kafka has its intent, in the file's order, however late it was."""
+    late = _Late()
+    monkeypatch.setattr(Emitter, "open", lambda *_: Emitter(late, "sexton.intents", Codec(), Limits()))
+    file = tmp_path / "f.jsonl"
+    file.write_text("".join(json.dumps(GOOD | {"intent_id": each}) + "\n" for each in "abc"))
+
+    assert run(["intents", "emit", "--file", str(file), "--timeout", "0.3"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.split() == ["a", "b", "c"]
+    assert "3 of 3 intents acknowledged" in printed.err
+
+
+def test_an_id_cannot_reach_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arrived: Arrived
+) -> None:
+    """One line for each id, in which nothing moves a cursor; the JSON has the id itself."""
+    file = tmp_path / "f.jsonl"
+    file.write_text(json.dumps(GOOD | {"intent_id": "a\nb\x1b[31m"}))
+
+    assert run(["intents", "emit", "--file", str(file)]) == 0
+    assert capsys.readouterr().out == "a\\nb\\x1b[31m\n"
+    assert run(["intents", "emit", "--file", str(file), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["intent_id"] == "a\nb\x1b[31m"
+
+
+class _Late(FakeTransport):
+    """Acknowledges nothing before it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hold = True
+
+    def close(self, deadline: Deadline) -> None:
+        """Acknowledge all."""
+        self.release()
+        super().close(deadline)

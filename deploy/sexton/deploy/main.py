@@ -204,9 +204,14 @@ def _start_logging() -> None:
 
 
 def _tell(message: str, hint: str | None) -> None:
-    print(f"error: {masked(message)}", file=sys.stderr)
+    print(f"error: {_printable(masked(message))}", file=sys.stderr)
     if hint:
         print(f"\nhint: {hint}", file=sys.stderr)
+
+
+def _printable(text: str) -> str:
+    """Return text in which nothing moves a terminal's cursor: names in it may be anybody's."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 if __name__ == "__main__":

@@ -245,7 +245,11 @@ class Sexton:
     ) -> None:
         undelivered = self.close()
         if undelivered and kind is None:
-            raise DeliveryFailed(f"intents not delivered: {len(undelivered)}", undelivered)
+            first = self._emitter.first_failure
+            told = f"intents not delivered: {len(undelivered)}: {first or undelivered[0]}"
+            raise DeliveryFailed(told, undelivered, hint=first.hint if first else None)
+        if undelivered:  # the error that is on its way does not tell of them
+            _log.warning("intents not delivered: %d: %s", len(undelivered), undelivered[0])
 
     def __repr__(self) -> str:
         return f"Sexton(node={self._node!r}, tenants={len(self._handles)})"

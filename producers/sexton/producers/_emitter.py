@@ -6,12 +6,11 @@ Counters add up at any moment: emitted = delivered + failed + pending.
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from sexton.producers._errors import QueueFull
+from sexton.producers._errors import DeliveryFailed, QueueFull
 from sexton.producers._fork import renew_after_fork
 from sexton.producers._limits import Deadline, Limits
 from sexton.producers._receipt import Flight, Receipt
@@ -25,7 +24,6 @@ from sexton.schemas.settings import Settings
 
 __all__ = ["Emitter", "Prepared", "Statistics", "split_keys"]
 
-_log = logging.getLogger(__name__)
 # Of a message's bytes: framing, ids, guard, headers and batch overhead beside names, which are counted.
 _OVERHEAD = 8_192
 _HEADERS = 4_096  # key and headers at their longest: two tenants and an intent id
@@ -130,8 +128,6 @@ class Emitter:
         finally:
             for flight in list(self._pending):
                 flight.failed("the connection was closed first")
-        if self._failed:
-            _log.warning("intents not delivered: %d", len(self._failed))
         return tuple(self._failed)
 
     def renew(self) -> None:
@@ -142,19 +138,21 @@ class Emitter:
     def _reset(self) -> None:
         self._pending: dict[Flight, tuple[events.DeletionIntent, _OnFailed | None]] = {}
         self._failed: list[str] = []
+        self.first_failure: DeliveryFailed | None = None
         self._emitted = self._delivered = 0
         # Unique without a random number for each intent: nobody else, no child either, draws these 96 bits.
         self._id_prefix = os.urandom(12).hex()
         self._id_numbers = itertools.count(1)
 
-    def _landed(self, flight: Flight, failed: bool) -> bool:
+    def _landed(self, flight: Flight, error: DeliveryFailed | None) -> bool:
         """Take an intent off the pending ones; False if it was not one of them."""
         known = self._pending.pop(flight, None)
         if known is None:
             return False
-        if failed:
+        if error is not None:
             intent, on_failed = known
             self._failed.append(flight.intent_id)
+            self.first_failure = self.first_failure or error
             if on_failed is not None:
                 on_failed(intent)
         else:

@@ -47,7 +47,10 @@ class KeyReused(UsageError):
 
 
 class ConnectionClosed(UsageError):
-    """The connection is closed."""
+    """The connection is closed: a call came after its end."""
+
+    def __init__(self, message: str = "the connection is closed", *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
 
 
 class HandleUnusable(SextonError):
@@ -92,9 +95,9 @@ class DeliveryFailed(KafkaUnavailable):
     Emitting the same keys again is allowed and harmless: keys that an intent has named stay dead.
     """
 
-    def __init__(self, message: str, intent_ids: Sequence[str]) -> None:
+    def __init__(self, message: str, intent_ids: Sequence[str], *, hint: str | None = None) -> None:
         self.intent_ids = tuple(intent_ids)
-        super().__init__(message)
+        super().__init__(message, hint=hint)
 
 
 class DeliveryPending(KafkaUnavailable):

@@ -25,7 +25,7 @@ class Flight:
 
     __slots__ = ("_error", "_future", "_landed", "_where", "intent_id")
 
-    def __init__(self, intent_id: str, landed: Callable[[Flight, bool], bool]) -> None:
+    def __init__(self, intent_id: str, landed: Callable[[Flight, DeliveryFailed | None], bool]) -> None:
         self.intent_id = intent_id
         self._landed = landed
         self._where: Delivered | None = None
@@ -46,14 +46,15 @@ class Flight:
 
     def delivered(self, where: Delivered) -> None:
         """Kafka has acknowledged it."""
-        if self._landed(self, False):
+        if self._landed(self, None):
             self._where = where
             self._settle()
 
-    def failed(self, reason: str) -> None:
+    def failed(self, reason: str, hint: str | None = None) -> None:
         """Kafka has refused it, or nobody knows."""
-        if self._landed(self, True):
-            self._error = DeliveryFailed(f"{reason}: {self.intent_id}", (self.intent_id,))
+        error = DeliveryFailed(f"{reason}: {self.intent_id}", (self.intent_id,), hint=hint)
+        if self._landed(self, error):
+            self._error = error
             self._settle()
 
     def _settle(self) -> None:
@@ -101,7 +102,8 @@ class Receipt:
         failed = {i: f.exception() for i, f in futures.items() if f.done() and f.exception()}
         if failed:
             cause = next(iter(failed.values()))
-            raise DeliveryFailed(f"intents not acknowledged: {len(failed)}: {cause}", tuple(failed))
+            told = f"intents not acknowledged: {len(failed)}: {cause}"
+            raise DeliveryFailed(told, tuple(failed), hint=getattr(cause, "hint", None))
         if pending := [i for i, future in futures.items() if not future.done()]:
             raise DeliveryPending(
                 f"intents not acknowledged after {timeout:g} s: {len(pending)}: {pending[0]}", pending

@@ -17,14 +17,26 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from sexton.producers._errors import ConnectionClosed, ProducerFailed
 from sexton.producers._limits import Deadline, Limits
+from sexton.schemas import records
 from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.settings import Settings
 
-__all__ = ["Delivered", "KafkaTransport", "Record", "Report", "Transport", "kafka_config"]
+__all__ = [
+    "Delivered",
+    "KafkaTransport",
+    "Record",
+    "Report",
+    "Transport",
+    "kafka_config",
+    "no_such_topic",
+    "where_it_may_be",
+]
 
 _OnDelivery = Callable[[KafkaError | None, Any], None]
 _log = logging.getLogger(__name__)
 _SLICE = 0.1  # longest single wait inside the C library, so that Ctrl-C is heard
+_TOPIC_MS = 2_000  # after its first use: until then a topic that the brokers do not know may still come
+_ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _PURGE = 0.3  # of the time to close: what is kept for purging and reading the last reports
 # What SEXTON_KAFKA_EXTRA may not turn off: without it an acknowledged intent can be lost, written twice,
 # or written where no reader of Java's partitioning looks.
@@ -60,7 +72,7 @@ class Report(Protocol):
     def delivered(self, where: Delivered) -> None:
         """Kafka has acknowledged it."""
 
-    def failed(self, reason: str) -> None:
+    def failed(self, reason: str, hint: str | None = None) -> None:
         """Kafka has refused it, or did not answer in time: it may or may not be in the log."""
 
 
@@ -100,6 +112,7 @@ def kafka_config(settings: Settings, limits: Limits) -> dict[str, Any]:
             "enable.idempotence": True,
             "partitioner": "murmur2",
             "linger.ms": limits.linger * 1000,
+            "topic.metadata.propagation.max.ms": _TOPIC_MS,
             "batch.num.messages": min(10_000, queue),  # a full queue does not linger
             "compression.type": "lz4",
             "message.max.bytes": limits.message_bytes,
@@ -244,8 +257,21 @@ class _Quiet:
         _log.debug(message, *args)
 
 
+def no_such_topic(name: str) -> str:
+    """Return what is said of a topic that the brokers do not know."""
+    return f"no such topic: {name}"
+
+
+def where_it_may_be(name: str) -> str:
+    """Return what to do about it."""
+    prefix = name.removesuffix(records.INTENTS)
+    return f"`sexton topics create` makes it; or is SEXTON_TOPIC_PREFIX not {prefix!r} there?"
+
+
 def _report(report: Report, error: KafkaError | None, message: Any) -> None:
     if error is None:
         report.delivered(Delivered(message.partition(), message.offset()))
+    elif error.code() in _ABSENT:
+        report.failed(no_such_topic(message.topic()), where_it_may_be(message.topic()))
     else:
         report.failed(error.str())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import socket
@@ -22,10 +23,13 @@ from sexton.producers._emitter import Emitter, Prepared
 from sexton.producers._errors import DeliveryFailed
 from sexton.producers._limits import Deadline, Limits
 from sexton.producers._receipt import Receipt
-from sexton.schemas.errors import InvalidEvent, KafkaUnavailable, UsageError
+from sexton.producers._transport import no_such_topic, where_it_may_be
+from sexton.schemas import records
+from sexton.schemas.cluster import Cluster, NoSuchTopic
+from sexton.schemas.errors import InvalidEvent, UsageError
 from sexton.schemas.events import DeletionIntent
 from sexton.schemas.forms import from_json
-from sexton.schemas.settings import load
+from sexton.schemas.settings import Settings, load
 from sexton.schemas.words import counted
 
 __all__ = ["EXAMPLES", "emit", "read_intents"]
@@ -41,6 +45,8 @@ Examples:
   sexton intents emit --file intents.jsonl
   generate | sexton intents emit --file -
 """
+
+_REACH_S = 10.0  # for brokers to answer at all
 
 
 class Format(StrEnum):
@@ -64,18 +70,22 @@ def emit(
     Every line is checked before anything is sent: if one is wrong, nothing is emitted and the line is named.
     The caller vouches for the guards, as the SDK does for a service: emit only what no index names any more.
     """
+    settings, results = load(), _Results(format)
+    emitter = Emitter.open(settings, Limits(delivery_timeout=timeout))
     deadline = Deadline(timeout)
-    emitter = Emitter.open(load(), Limits(delivery_timeout=timeout))
     try:
         prepared = _read(file, emitter)
+        _find_topic(settings, min(timeout, _REACH_S))
+        deadline = Deadline(timeout)  # whoever writes the file may take longer than Kafka
         # A receipt for each line: two lines may hold the same intent id.
         receipts = [emitter.send([one], deadline.left()) for one in prepared]
-        acknowledged = sum(_print_acknowledged(receipt, format, deadline) for receipt in receipts)
+        known = itertools.takewhile(lambda receipt: results.take(receipt, deadline.left()), receipts)
+        left = receipts[sum(1 for _ in known) :]
     finally:
-        undelivered = emitter.close(max(1.0, deadline.left()))
-    print(f"{acknowledged} of {counted(len(prepared), 'intent')} acknowledged", file=sys.stderr)
-    if undelivered:
-        raise DeliveryFailed(f"intents not acknowledged: {len(undelivered)}: {undelivered[0]}", undelivered)
+        emitter.close(max(1.0, deadline.left()))
+    for receipt in left:
+        results.take(receipt, 0.0)  # closing has settled them all
+    results.end(len(prepared))
 
 
 def read_intents(lines: Iterator[bytes] | BinaryIO, emitter: str) -> Iterator[tuple[int, DeletionIntent]]:
@@ -153,14 +163,47 @@ def _refuse(constant: str) -> None:
     raise InvalidEvent(f"not a number of JSON: {constant}")
 
 
-def _print_acknowledged(receipt: Receipt, format: Format, deadline: Deadline) -> int:
-    acknowledged = 0
-    for intent_id, future in receipt.futures.items():
+def _find_topic(settings: Settings, timeout: float) -> None:
+    """Raise NoSuchTopic, or KafkaUnavailable, before anything is sent that would only wait for it."""
+    topic = settings.topic(records.INTENTS)
+    if topic not in Cluster(settings).refresh(timeout).topics:
+        raise NoSuchTopic(no_such_topic(topic), hint=where_it_may_be(topic))
+
+
+class _Results:
+    """Prints ids that are acknowledged, in the order of the calls, and keeps the failures for the end."""
+
+    def __init__(self, format: Format) -> None:
+        self._format = format
+        self._failed: dict[str, DeliveryFailed] = {}
+        self._acknowledged = 0
+
+    def take(self, receipt: Receipt, timeout: float) -> bool:
+        """Wait for the intent of a receipt; False if nothing is known of it in time."""
+        ((intent_id, future),) = receipt.futures.items()
         try:
-            where = future.result(deadline.left())
-        except (KafkaUnavailable, FutureTimeout):
-            continue  # counted, and named by the error at the end
-        acknowledged += 1
-        position = {"intent_id": intent_id, "partition": where.partition, "offset": where.offset}
-        print(json.dumps(position) if format is Format.JSON else intent_id)
-    return acknowledged
+            where = future.result(timeout)
+        except DeliveryFailed as error:
+            self._failed.setdefault(intent_id, error)
+        except FutureTimeout:
+            return False
+        else:
+            self._acknowledged += 1
+            position = {"intent_id": intent_id, "partition": where.partition, "offset": where.offset}
+            print(json.dumps(position) if self._format is Format.JSON else _printable(intent_id))
+        return True
+
+    def end(self, asked: int) -> None:
+        """Tell how many are acknowledged; raises DeliveryFailed, with the first failure, if some are not."""
+        if not self._failed:
+            print(f"{self._acknowledged} of {counted(asked, 'intent')} acknowledged", file=sys.stderr)
+            return
+        first = next(iter(self._failed.values()))
+        missing = f"{asked - self._acknowledged} of {asked}"
+        told = f"intents not acknowledged: {missing}: {first}"
+        raise DeliveryFailed(told, tuple(self._failed), hint=first.hint)
+
+
+def _printable(text: str) -> str:
+    """Return text in which nothing moves a terminal's cursor or starts a line: that is escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
