@@ -11,7 +11,15 @@ from confluent_kafka import KafkaError
 
 from sexton.consumers.topics import read
 from sexton.deploy.local import LocalStack
-from sexton.producers import DeliveryFailed, DeliveryPending, InvalidSettings, Limits, ProducerFailed, Sexton
+from sexton.producers import (
+    ConnectionClosed,
+    DeliveryFailed,
+    DeliveryPending,
+    InvalidSettings,
+    Limits,
+    ProducerFailed,
+    Sexton,
+)
 from sexton.producers.testing import FakeIssuer
 from sexton.schemas.events import DeletionIntent
 from sexton.schemas.settings import load
@@ -188,6 +196,24 @@ def test_a_misspelt_setting_is_refused() -> None:
     for settings in (None, load({})):
         with pytest.raises(InvalidSettings):
             Sexton.connect(node="n", settings=settings, kafka_bootstrap="x")
+
+
+def test_a_wrong_argument_is_told_as_one() -> None:
+    """Its name with the one that is close, or its value; Python has no flags."""
+    with pytest.raises(InvalidSettings, match=r"of this name: issuer_ur$") as caught:
+        Sexton.connect(node="n", issuer_ur="x")
+    assert caught.value.hint == "did you mean issuer_url?"
+    for settings in (None, load({})):
+        with pytest.raises(InvalidSettings, match=r"SEXTON_ISSUER_URL \(argument\): "):
+            Sexton.connect(node="n", settings=settings, issuer_url="no url")
+
+
+def test_a_closed_connection_says_so(connect: Connect) -> None:
+    """In the form of all messages."""
+    sexton = connect()
+    sexton.close(1)
+    with pytest.raises(ConnectionClosed, match=r"^the connection is closed$"):
+        sexton.attach("t")
 
 
 def test_overrides_stand_on_given_settings(kafka: str) -> None:

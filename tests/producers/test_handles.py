@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sexton.producers import (
@@ -157,6 +159,28 @@ def test_f_6_one_bad_key_and_nothing_is_sent(fake: FakeSexton, key: object) -> N
     assert fake.transport.records == []
     tenant.delete("bucket", ["good-0"])
     assert fake.keys == ["good-0"]
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        (b"x", "a key must be text, not bytes: b'x'"),
+        (None, "a key must be text, not None"),
+        (5, "not int: 5"),
+    ],
+)
+@pytest.mark.parametrize("others", [1, 20_000])
+def test_a_key_that_is_no_text_is_shown(fake: FakeSexton, key: object, told: str, others: int) -> None:
+    """The message names the value and its type, in a short call and in one that is split."""
+    tenant = fake.attach("t")
+    keys: Any = [*(f"k{n}" for n in range(others)), key]
+    with pytest.raises(InvalidEvent) as caught:
+        tenant.delete("bucket", keys)
+    assert told in str(caught.value)
+    with pytest.raises(InvalidEvent) as caught:
+        tenant.key(keys[-1])
+    assert told in str(caught.value)
+    assert fake.intents == []
 
 
 @pytest.mark.parametrize("bucket", ["", "a/b", None, 5])

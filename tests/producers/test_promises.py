@@ -38,6 +38,13 @@ def test_x_16_a_prefix_that_matches_too_much_is_refused(fake: FakeSexton, prefix
     fake.attach("t")
 
 
+@pytest.mark.parametrize("prefix", ["/", "//"])
+def test_a_prefix_of_slashes_is_told_as_one(fake: FakeSexton, prefix: str) -> None:
+    """It is not empty and ends in a slash: what it lacks is a name."""
+    with pytest.raises(InvalidEvent, match=f"must name something before its '/': '{prefix}'"):
+        fake.promise_delete_prefix("bucket", prefix, operation="op")
+
+
 def test_an_operation_is_needed(fake: FakeSexton) -> None:
     """A promise names the decision behind it; what is wrong is told of the operation, not of a tenant."""
     for operation in ("", "o" * 513, "\ud800"):

@@ -17,12 +17,13 @@ from sexton.producers._handle import Tenant, intents_for
 from sexton.producers._issuer import FirstFormIssuer, Issuer, open_issuer
 from sexton.producers._limits import Limits
 from sexton.producers._receipt import Receipt
+from sexton.producers._settings import with_arguments
 from sexton.schemas import events
 from sexton.schemas.checks import MAX_TENANT_BYTES, check_tenant
 from sexton.schemas.errors import InvalidEvent, RequestRefused, UsageError
 from sexton.schemas.events import GenerationForm
 from sexton.schemas.generations import PackedGeneration
-from sexton.schemas.settings import Settings, load
+from sexton.schemas.settings import Settings
 
 __all__ = ["Sexton"]
 
@@ -88,7 +89,7 @@ class Sexton:
         Raises InvalidSettings, InvalidEvent for a node without a name.
         """
         limits = limits or Limits()
-        settings = _settings(settings, overrides)
+        settings = with_arguments(settings, overrides)
         emitter = Emitter.open(settings, limits)
         return cls(node, emitter, settings, issuer, bucket, _form(form), number)
 
@@ -298,12 +299,3 @@ def _form(form: str) -> GenerationForm:
         return GenerationForm(form)
     except ValueError as error:
         raise UsageError(f"form must be final or first: {form!r}") from error
-
-
-def _settings(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
-    if settings is None:
-        return load(**overrides)
-    if not overrides:
-        return settings
-    given = settings.model_dump(exclude={"config"}, exclude_none=True)
-    return load({}, **{**given, **overrides})

@@ -15,6 +15,7 @@ from sexton.producers._fork import renew_after_fork
 from sexton.producers._limits import Deadline, Limits
 from sexton.producers._receipt import Flight, Receipt
 from sexton.producers._transport import KafkaTransport, Record, Transport, kafka_config
+from sexton.producers._values import check_prefix, check_texts
 from sexton.schemas import events, records
 from sexton.schemas.checks import MAX_INTENT_BYTES, MAX_KEY_BYTES, check_intent
 from sexton.schemas.codec import Codec
@@ -177,7 +178,13 @@ class Emitter:
             ) from error
 
     def _prepare(self, intent: events.DeletionIntent) -> Prepared:
-        value = self._codec.encode(intent, self._topic)  # first: it checks the types that the rules rely on
+        try:
+            value = self._codec.encode(intent, self._topic)  # first: it checks types that the rules rely on
+        except InvalidEvent:
+            if isinstance(intent.action, events.DeleteObjects):
+                check_texts(itertools.chain(*intent.action.phases))
+            raise
+        check_prefix(intent.action)
         check_intent(intent)
         key = intent.tenant.encode()
         headers: list[tuple[str, str | bytes | None]] = [*records.headers(intent)]
@@ -199,8 +206,9 @@ def split_keys(keys: Sequence[str], fixed: int, limits: Limits) -> list[Sequence
         return [keys]  # however long each may be
     try:
         size = len("".join(keys).encode("utf-8", "surrogatepass")) + _PER_KEY * len(keys)
-    except TypeError as error:
-        raise InvalidEvent(f"a key must be text: {error}") from error
+    except TypeError:
+        check_texts(keys)
+        raise
     parts = max(-(-size // room) if room > 0 else len(keys), -(-len(keys) // limits.keys_per_intent), 1)
     if parts == 1 or len(keys) == 1:
         return [keys]

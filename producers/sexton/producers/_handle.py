@@ -21,6 +21,7 @@ from sexton.producers._fork import renew_after_fork
 from sexton.producers._limits import Deadline
 from sexton.producers._names import Names
 from sexton.producers._receipt import Receipt
+from sexton.producers._values import check_text
 from sexton.schemas import events
 from sexton.schemas.checks import check_bucket, check_keys
 from sexton.schemas.errors import EnvironmentFault, InvalidEvent, UsageError
@@ -86,6 +87,7 @@ class Tenant:
         Raises KeyReused when an intent of this handle has named that key (it is never written again),
         InvalidEvent when it may not be a key.
         """
+        check_text(name)
         key = name + self._suffix
         check_keys((key,))
         if self._names.holds(key):
