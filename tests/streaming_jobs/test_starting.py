@@ -224,17 +224,22 @@ def test_dry_run_command_prints_a_line_for_each_record(chain: Chain, cli: Cli) -
     later = events.NotBeforeGuard(datetime.now(UTC) + timedelta(days=1))
     asked, waits = chain.emit(
         chain.intent("t", None, ["a"], guards=PROMISE),
-        chain.intent("t", None, ["b"], guards=(*PROMISE, later)),
+        chain.intent("t", None, ["b", "c"], guards=(*PROMISE, later)),
     )
     chain.produce(None, partition=1)
 
     done = cli("reaper", "run", "--dry-run")
 
     assert done.returncode == 0, done.stderr
-    printed = sorted(line.split() for line in done.stdout.splitlines())
-    assert printed == [["0/0", asked, "deleted", "pass"], ["0/1", waits, "deferred", "not-before"]]
-    told = "dry run: 2 records deferred=1 deleted=1 and 1 without a value, left out: such a record asks for"
-    assert f"{told} nothing; nothing was written\n" in done.stderr
+    about = f"  t  {chain.bucket}"
+    assert sorted(done.stdout.splitlines()) == [
+        f"0/0  {asked}  deleted  pass{about}  1 key",
+        f"0/1  {waits}  deferred  not-before{about}  2 keys",
+    ]
+    told = (
+        "dry run: 2 records deferred=1 deleted=1; 3 keys deferred=2 deleted=1; 1 without a value, left out:"
+    )
+    assert f"{told} such a record asks for nothing; nothing was written\n" in done.stderr
     assert chain.outcomes() == []
 
 

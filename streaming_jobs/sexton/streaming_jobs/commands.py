@@ -16,7 +16,6 @@ import typer
 from sexton.schemas import settings as settings_module
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.forms import to_json
-from sexton.schemas.words import counted
 
 __all__ = ["app"]
 
@@ -81,30 +80,30 @@ def run(
 def show_dry_run(settings: settings_module.Settings, output_format: OutputFormat) -> None:
     """Print a line for each record of the backlog, then how often each word came."""
     from sexton.schemas.registry import open_codec
-    from sexton.streaming_jobs.reaper.dry_run import dry_run, named, word_of
+    from sexton.streaming_jobs.reaper.dry_run import about, dry_run, keys_by_word, line_of, summed, word_of
     from sexton.streaming_jobs.spark import open_session
 
     spark = open_session(settings, "sexton-dry-run")
     codec = open_codec(settings)
     words: Counter[str] = Counter()
+    keys: Counter[str] = Counter()
     skipped: list[int] = []
     try:
         for decision in dry_run(settings, spark, skipped.append):
             words[word_of(decision)] += 1
+            of = about(decision, codec)
+            keys.update(keys_by_word(decision, of.keys))
             if output_format is OutputFormat.JSON:
                 print(json.dumps({type(decision).__name__: to_json(decision)}))
             else:
-                place = getattr(decision, "position", None) or getattr(decision, "first", None)
-                reason = getattr(decision, "reason", None) or decision.verdict.reason  # type: ignore[union-attr]
-                intent_id = named(decision, codec) or "-"
-                print(f"{place.partition}/{place.offset}  {intent_id}  {word_of(decision)}  {reason}")  # type: ignore[union-attr]
+                print(line_of(decision, of))
     finally:
         spark.stop()
-    told = [counted(words.total(), "record"), *(f"{word}={count}" for word, count in sorted(words.items()))]
+    told = [summed(words, "record"), summed(keys, "key")]
     left_out = sum(skipped)
     if left_out:
-        told.append(f"and {left_out} without a value, left out: such a record asks for nothing")
-    print(f"dry run: {' '.join(told)}; nothing was written", file=sys.stderr)
+        told.append(f"{left_out} without a value, left out: such a record asks for nothing")
+    print(f"dry run: {'; '.join(told)}; nothing was written", file=sys.stderr)
 
 
 def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:

@@ -8,7 +8,9 @@ started now.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import cast
 
 from pyspark.sql import SparkSession
@@ -20,13 +22,15 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.errors import UndecodableRecord
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
+from sexton.schemas.words import counted
 from sexton.streaming_jobs.reaper.checkpoint import Checkpoint, check_binding
 from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.preflight import check_topics
+from sexton.streaming_jobs.reaper.settle import key_count
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, make_task
 from sexton.streaming_jobs.spark import kafka_source_options
 
-__all__ = ["Decision", "dry_run", "named", "word_of"]
+__all__ = ["About", "Decision", "about", "dry_run", "keys_by_word", "line_of", "summed", "word_of"]
 
 _EARLIEST = -2  # Spark's number for the first offset that is there
 _UNBOUNDED = 2**63 - 1
@@ -73,14 +77,50 @@ def dry_run(
     skipped(left_out.value)
 
 
-def named(decision: Decision, codec: Codec) -> str | None:
-    """Return the id of the intent, of one that waits as its own bytes say it; None when none can be read."""
-    if not isinstance(decision, events.DeferredIntent):
-        return decision.intent_id
+@dataclass(frozen=True, slots=True)
+class About:
+    """Whose intent a decision is about; None is what cannot be read. `keys` are those that it names."""
+
+    intent_id: str | None
+    tenant: str | None
+    bucket: str | None
+    keys: int
+
+
+def about(decision: Decision, codec: Codec) -> About:
+    """Return what a decision is about, of an intent that waits as its own bytes say it."""
+    match decision:
+        case events.Outcome():
+            return About(decision.intent_id, decision.tenant, decision.bucket or None, decision.keys)
+        case events.DeadLetter():
+            return About(decision.intent_id, decision.tenant, decision.bucket, len(decision.keys))
     try:
-        return codec.decode(decision.raw_value, events.DeletionIntent).intent_id
+        intent = codec.decode(decision.raw_value, events.DeletionIntent)
     except UndecodableRecord:
-        return None
+        return About(None, None, None, 0)
+    bucket = getattr(intent.action, "bucket", None)
+    return About(intent.intent_id, intent.tenant, bucket, key_count(intent.action))
+
+
+def keys_by_word(decision: Decision, keys: int) -> Mapping[str, int]:
+    """Return how many of the keys would get which word."""
+    return decision.counts if isinstance(decision, events.Outcome) else {word_of(decision): keys}
+
+
+def line_of(decision: Decision, of: About) -> str:
+    """Return a decision as a line for people: where, which intent, its word and why, whose, and how much."""
+    if isinstance(decision, events.Outcome):
+        place, reason = decision.position, decision.verdict.reason
+    else:
+        place = decision.position if isinstance(decision, events.DeadLetter) else decision.first
+        reason = decision.reason
+    named = (of.intent_id, word_of(decision), reason, of.tenant, of.bucket, counted(of.keys, "key"))
+    return "  ".join([f"{place.partition}/{place.offset}", *(name or "-" for name in named)])
+
+
+def summed(words: Counter[str], noun: str) -> str:
+    """Return how many there are, and how many of each word."""
+    return " ".join([counted(words.total(), noun), *(f"{word}={n}" for word, n in sorted(words.items()))])
 
 
 def word_of(decision: Decision) -> str:
