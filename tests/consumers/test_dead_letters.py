@@ -53,8 +53,11 @@ def test_the_list_has_a_line_for_each(settings: object, write: Write, capsys: Ca
     """Place, reason, tenant, bucket, intent id, how many keys, first position; other records are left out."""
     write("dead-letters", LETTER, b"no letter", GARBAGE, SAMPLES["outcome"])
     assert run(["dead-letters", "list"]) == 0
-    first, second = capsys.readouterr().out.splitlines()
+    titles, first, second = capsys.readouterr().out.splitlines()
 
+    assert titles.split() == ["PLACE", "DIED", "REASON", "TENANT", "BUCKET", "INTENT", "KEYS", "FIRST", "AT"]
+    for title, told in {"REASON": "AccessDenied", "INTENT": INTENT.intent_id, "FIRST": "sexton.in"}.items():
+        assert titles.index(title) == first.index(told)
     for told in ("0/0 ", "AccessDenied", "tenant-42", "bucket", INTENT.intent_id, "1 key ", "intents 3/17"):
         assert told in first
     assert "0/2 " in second
@@ -78,6 +81,22 @@ def test_the_list_is_filtered(settings: object, write: Write, capsys: Capture) -
     assert _listed(capsys, "--tenant", "tenant-42", "--bucket", "bucket", "--until", "2d") == ["1/2"]
     assert _listed(capsys, "--tenant", "nobody") == []
     assert _listed(capsys, "--since", (NOW - timedelta(hours=2)).isoformat()) == ["1/0", "1/1"]
+
+
+@pytest.mark.parametrize("command", ["list", "replay"])
+def test_filters_that_take_nothing_are_answered_with_the_reasons(
+    settings: object, write: Write, capsys: Capture, command: str
+) -> None:
+    """A misspelt reason is no error; which there are, of those that are named, is told on stderr."""
+    write("dead-letters", LETTER, GARBAGE, LETTER)
+
+    assert run(["dead-letters", command, "--reason", "AccessDenid"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    told = "nothing passes the filters; reasons that are there: AccessDenied (2), unframed (1)\n"
+    assert printed.err.startswith(told)
+    assert run(["dead-letters", "list", "--reason", "unframed"]) == 0
+    assert "passes the filters" not in capsys.readouterr().err
 
 
 def test_show_decodes_what_can_be_decoded(settings: object, write: Write, capsys: Capture) -> None:
@@ -138,7 +157,7 @@ def test_the_place_that_tail_prints_is_the_name(settings: object, write: Write, 
     write("dead-letters", LETTER)
     for command in (["tail", "dead-letters", "--until-end"], ["dead-letters", "list"]):
         assert run(command) == 0
-        place = capsys.readouterr().out.split()[0]
+        place = capsys.readouterr().out.splitlines()[-1].split()[0]
 
         assert run(["dead-letters", "show", place]) == 0
         assert capsys.readouterr().out.startswith(f"dead letter {place}\n")

@@ -7,6 +7,7 @@ import json
 import socket
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ import typer
 
 from sexton.consumers.dead_letters import Filters, Letter, Place, instant_of
 from sexton.consumers.dead_letters_output import (
+    heading,
     letter_json,
     letter_line,
     show_json,
@@ -24,7 +26,7 @@ from sexton.consumers.dead_letters_output import (
     step_line,
 )
 from sexton.consumers.dead_letters_topics import gather, read_letters, write
-from sexton.consumers.output import Format
+from sexton.consumers.output import Format, printable
 from sexton.consumers.replays import Step, Way, mend, plan
 from sexton.schemas.errors import InvalidEvent, SextonError, UsageError
 from sexton.schemas.events import DeletionIntent
@@ -86,7 +88,7 @@ def list_(
     format: _Format = Format.TEXT,
     timeout: _Timeout = 30.0,
 ) -> None:
-    """Print the dead letters, one a line, by place, oldest first in each partition.
+    """Print the dead letters, one a line below a heading, by place, oldest first in each partition.
 
     The columns: PARTITION/OFFSET of the dead letter, time of death, reason, tenant, bucket, intent id, how
     many keys failed, and where the intent first stood. What could not be read is `-`; then the tenant is that
@@ -94,6 +96,8 @@ def list_(
     """
     filters = _filters(reason, tenant, bucket, since, until)
     found = _select((), filters, timeout)
+    if found and format is Format.TEXT:
+        print(heading())
     for letter in found:
         print(json.dumps(letter_json(letter)) if format is Format.JSON else letter_line(letter))
     print(counted(len(found), "dead letter"), file=sys.stderr)
@@ -188,19 +192,25 @@ def _check_selection(names: Sequence[str], filters: Filters, all_: bool, mended:
 def _select(names: Sequence[str], filters: Filters, timeout: float) -> list[Letter]:
     """Return the letters that are named (all if none is) and pass the filters.
 
-    Raises NoSuchDeadLetter for a name that no dead letter has.
+    Tells on stderr which reasons there are when none passes. Raises NoSuchDeadLetter for a name that no dead
+    letter has.
     """
     places = {name: place for name in names if (place := Place.parse(name)) is not None}
-    missing, found = set(names), []
+    missing, found, reasons = set(names), list[Letter](), Counter[str]()
     for letter in read_letters(load(), timeout):
         called = {n for n in names if (letter.place if n in places else letter.intent_id) == places.get(n, n)}
         missing -= called
-        if (called or not names) and filters.take(letter):
-            found.append(letter)
+        if called or not names:
+            reasons[letter.event.reason] += 1
+            if filters.take(letter):
+                found.append(letter)
     if missing:
         raise NoSuchDeadLetter(
             f"no such dead letter: {min(missing)}", hint="`sexton dead-letters list` shows them"
         )
+    if reasons and not found:
+        there = ", ".join(f"{reason} ({number})" for reason, number in sorted(reasons.items()))
+        print(printable(f"nothing passes the filters; reasons that are there: {there}"), file=sys.stderr)
     return sorted(found, key=lambda letter: letter.place)
 
 

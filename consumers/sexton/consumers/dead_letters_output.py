@@ -16,22 +16,51 @@ from sexton.schemas.errors import UndecodableRecord
 from sexton.schemas.forms import to_json
 from sexton.schemas.words import counted
 
-__all__ = ["hex_lines", "letter_json", "letter_line", "show_json", "show_text", "step_json", "step_line"]
+__all__ = [
+    "heading",
+    "hex_lines",
+    "letter_json",
+    "letter_line",
+    "show_json",
+    "show_text",
+    "step_json",
+    "step_line",
+]
 
 _WIDTH = 16  # bytes on a line
+
+
+def heading() -> str:
+    """Return the line above those of letters."""
+    return _columns("PLACE", "DIED", "REASON", "TENANT", "BUCKET", "INTENT", "KEYS", "FIRST AT")
 
 
 def letter_line(letter: Letter) -> str:
     """Return one line: place, time of death, reason, tenant, bucket, intent id, keys, first position."""
     keys = "?" if letter.keys is None else str(letter.keys)
-    cells = (
-        f"{letter.place!s:<10} {_instant(letter.event.dead_at)}",
-        f"{letter.event.reason:<16}",
-        f"{letter.tenant or '-':<16}",
-        f"{letter.bucket or '-':<16}",
-        f"{letter.intent_id or '-':<36}",
-        f"{counted(keys, 'key'):>10}",
+    return _columns(
+        str(letter.place),
+        _instant(letter.event.dead_at),
+        letter.event.reason,
+        letter.tenant or "-",
+        letter.bucket or "-",
+        letter.intent_id or "-",
+        counted(keys, "key"),
         f"{letter.event.topic} {_position(letter.first or letter.event.position)}",
+    )
+
+
+def _columns(
+    place: str, died: str, reason: str, tenant: str, bucket: str, intent: str, keys: str, first: str
+) -> str:
+    cells = (
+        f"{place:<10} {died:<24}",
+        f"{reason:<16}",
+        f"{tenant:<16}",
+        f"{bucket:<16}",
+        f"{intent:<36}",
+        f"{keys:>10}",
+        first,
     )
     return printable("  ".join(cells))
 
