@@ -1,0 +1,86 @@
+"""The examples of the SDK's page that ask for no more than a broker, run as they stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from tests.support import pages
+from tests.support.mock_kafka import mock_kafka
+
+from sexton.producers import Sexton
+from sexton.producers.testing import FakeIssuer, FakeSexton
+from sexton.schemas import events, records
+from sexton.schemas.codec import Codec
+from sexton.schemas.settings import Settings, load
+
+PAGE = pages.ROOT / "docs" / "sdk.md"
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+PLACE = events.Position("id", 0, 0)
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    """Settings, also in the environment, that lead to a mock broker with the topics of the page."""
+    topics = (records.INTENTS, records.OUTCOMES, records.DEAD_LETTERS)
+    with mock_kafka(*(f"sexton.{topic}" for topic in topics)) as address:
+        monkeypatch.setenv("SEXTON_KAFKA_BOOTSTRAP_SERVERS", address)
+        yield load()
+
+
+def example(part: str) -> str:
+    """Return the one block of Python with this in it."""
+    (block,) = [block for block in pages.blocks(PAGE, "python") if part in block]
+    return block
+
+
+def test_outcomes_are_read_as_the_page_shows(settings: Settings) -> None:
+    """Each intent of the receipts gets its folded word, `pending` if it has none; others are not told."""
+    with Sexton.connect("n", settings, issuer=FakeIssuer()) as sexton:
+        tenant = sexton.attach("t")
+        receipts = [tenant.delete("bucket", [key]) for key in "abc"]
+        ours = [intent_id for receipt in receipts for intent_id in receipt.intent_ids]
+    write(settings, records.OUTCOMES, outcome("theirs"), outcome(ours[0]))
+    write(settings, records.DEAD_LETTERS, dead_letter(ours[0]), dead_letter(ours[1]), dead_letter(None))
+    receipt = type("Receipt", (), {"intent_ids": tuple(ours)})
+    names: dict[str, Any] = {"receipt": receipt}
+    exec(compile(example("fold("), str(PAGE), "exec"), names)
+
+    assert names["states"] == dict(zip(ours, ("deleted", "dead-lettered", "pending"), strict=True))
+
+
+def test_the_key_is_the_one_that_the_page_shows() -> None:
+    """The example's comment is what `tenant.key` returns, and its reuse is seen."""
+    (line,) = example("tenant.key(").splitlines()
+    code, _, shown = line.partition("  # ")
+    with FakeSexton("node-7") as sexton:
+        for _ in range(8):
+            tenant = sexton.attach("tenant-42")
+        names: dict[str, Any] = {"tenant": tenant}
+        exec(code, names)
+
+    assert names["key"] == shown
+
+
+def write(settings: Settings, topic: str, *values: events.Event) -> None:
+    """Write events, acknowledged."""
+    producer = Producer(settings.kafka(acks="all"))
+    for event in values:
+        data = Codec().encode(event)
+        producer.produce(settings.topic(topic), data, headers=[*records.headers(event)])
+    assert producer.flush(10) == 0
+
+
+def outcome(intent_id: str) -> events.Outcome:
+    """Return the word that all keys are gone."""
+    word = events.OutcomeWord.DELETED
+    verdict = events.Verdict(events.VerdictResult.PASS, "in-window", "", 1)
+    return events.Outcome(intent_id, "t", "bucket", word, 1, {word: 1}, [], verdict, PLACE, [], NOW)
+
+
+def dead_letter(intent_id: str | None) -> events.DeadLetter:
+    """Return a dead letter of a whole intent."""
+    return events.DeadLetter("sexton.intents", PLACE, NOW, "r", "", intent_id, "t", "b", [], None, None, NOW)
