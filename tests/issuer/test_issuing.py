@@ -152,6 +152,53 @@ class TestLargeCalls:
         with service.reader.state() as state:
             assert second == {tenant: state.newest(tenant) for tenant in tenants}
 
+    def test_two_large_calls_at_once_both_end_and_no_number_is_told_that_is_not_held(
+        self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """I-16: parts of two re-attaches in turns: each is told what it holds, together everything."""
+        monkeypatch.setattr("sexton.issuer.decisions.GRANTS_PER_EVENT", 7)
+        service, soon = serve(fresh.settings), Deadline.after(20)
+        authority, tenants = service.authority(), [f"t{i}" for i in range(20)]
+        authority.attach(wire.Attach(node="n", tenants=tenants), soon)
+        calls = [Call(name, "c", IssueOperation.RE_ATTACH, "n", None) for name in ("one", "two")]
+        for _ in range(3):
+            for call in calls:
+                with service.reader.state() as state:
+                    part = next_step(state, call)
+                assert isinstance(part, Part)
+                authority._issue_part(call, part, authority._journal.read_ends(soon), soon)
+        told = [
+            dict(
+                authority.re_attach(
+                    wire.ReAttach("n", request_id=call.request_id, caller="c"), soon
+                ).generations
+            )
+            for call in [*calls, *calls]
+        ]
+
+        assert told[:2] == told[2:]
+        with service.reader.state() as state:
+            assert {**told[0], **told[1]} == {tenant: state.newest(tenant) for tenant in tenants}
+
+    def test_a_large_call_while_tenants_move_leaves_them_out(
+        self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A tenant that another node took between two parts is missing in the answer, and nothing fails."""
+        monkeypatch.setattr("sexton.issuer.decisions.GRANTS_PER_EVENT", 7)
+        service, soon = serve(fresh.settings), Deadline.after(20)
+        authority, tenants = service.authority(), [f"t{i:02d}" for i in range(20)]
+        authority.attach(wire.Attach(node="n", tenants=tenants), soon)
+        call = Call("r", "c", IssueOperation.RE_ATTACH, "n", None)
+        with service.reader.state() as state:
+            part = next_step(state, call)
+        assert isinstance(part, Part)
+        authority._issue_part(call, part, authority._journal.read_ends(soon), soon)
+        attach(service, "elsewhere", part.tenants[0])
+
+        told = authority.re_attach(wire.ReAttach("n", request_id="r", caller="c"), soon).generations
+
+        assert set(told) == set(tenants) - {part.tenants[0]}
+
 
 def test_what_is_handed_out_and_judged_is_counted(fresh: Installation, serve: Serve) -> None:
     """Numbers of tenants and of nodes, by whichever call; subjects of both kinds of validate."""

@@ -74,7 +74,7 @@ class Authority:
     ) -> Granted:
         """Give a node new generations of all that it holds; of nothing, if it holds nothing.
 
-        Raises RequestRefused: `request-id-conflict`; `overtaken` by another call before all parts were valid;
+        Raises RequestRefused: `request-id-conflict`; `overtaken` by a later one of the node that is whole;
         `other-form` when it holds a tenant of another form than the one that it can take; and `stale-node`
         for a node generation that is not the newest: the node has been started again elsewhere and must stop.
         """

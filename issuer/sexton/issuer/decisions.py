@@ -80,7 +80,7 @@ def next_step(state: State, call: Call) -> Granted | Part:
         binding = Request(call.caller, call.operation.value, call.node, known.parts)
         check_binding(known, binding, call.tenants, after(call.believed))
         if known.complete:
-            return Granted(call.request_id, max(known.offsets.values()), dict(known.granted))
+            return Granted(call.request_id, max(known.offsets.values()), _given(state, known))
         _check_not_overtaken(state, known)
     node_generation = _node_generation(state, call, wanted)
     if known is None and not wanted:
@@ -95,15 +95,42 @@ def next_step(state: State, call: Call) -> Granted | Part:
     return Part(left[: -(-len(left) // len(missing))], missing[0], count, node_generation)
 
 
+def _given(state: State, known: Request) -> dict[str, int]:
+    """Return what a call was given; of a re-attach in parts only what it still held at the last of them.
+
+    What another call got in between the node does not hold by this one. The log alone decides, so that a
+    retry gets the same answer.
+    """
+    if known.parts == 1 or known.operation != events.IssueOperation.RE_ATTACH:
+        return dict(known.granted)
+    last = max(known.offsets.values())
+    return {
+        name: number for name, number in known.granted.items() if not _superseded(state, name, number, last)
+    }
+
+
+def _superseded(state: State, tenant: str, generation: int, below: int) -> bool:
+    owner = state.tenant(tenant)
+    following = owner.issue(generation + 1) if owner else None
+    return following is not None and following.log_offset < below
+
+
 def _check_not_overtaken(state: State, known: Request) -> None:
-    """Of two calls for the same tenants, each in several parts, one must end with all or with a no."""
+    """Refuse to go on with a re-attach where a later one of the same node was carried out whole.
+
+    Only then: each refusal means that another call has its answer, so that no two keep each other from one.
+    """
+    if known.operation != events.IssueOperation.RE_ATTACH:
+        return
     lost = [tenant for tenant, generation in known.granted.items() if state.newest(tenant) != generation]
-    if lost:
-        raise RequestRefused(
-            "overtaken",
-            f"another call has superseded {len(lost)} of what this one was given so far, such as {lost[0]}",
-            hint="call again under a new request id",
-        )
+    for _, other in state.requests if lost else ():
+        is_whole = other.complete and other.operation == known.operation and other.node == known.node
+        if is_whole and any(other.granted.get(tenant) == state.newest(tenant) for tenant in lost):
+            raise RequestRefused(
+                "overtaken",
+                f"a later re-attach of {known.node} was carried out whole before this one",
+                hint="call again under a new request id",
+            )
 
 
 def issued_event(
