@@ -222,3 +222,36 @@ def test_x_8_a_version_that_cannot_be_looked_at_and_was_never_sent_before() -> N
     _, (result,) = run(store, given)
 
     assert words(result) == {"dead-lettered": 1}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (Earlier(10.0), Earlier(20.0), Earlier(10.0)),
+        (Earlier(10.0), Earlier(None), Earlier(None)),
+        (Earlier(10.0, True), Earlier(20.0, False), Earlier(10.0, False)),
+        (Earlier(10.0, True), Earlier(20.0, None), Earlier(10.0, None)),
+        (Earlier(10.0, None), Earlier(20.0, False), Earlier(10.0, False)),
+        (Earlier(10.0, True), Earlier(20.0, True), Earlier(10.0, True)),
+    ],
+)
+def test_attempts_of_two_intents_at_one_key(one: Earlier, other: Earlier, both: Earlier, order: int) -> None:
+    """Whatever the order, the one counts that may have deleted more."""
+    first, second = (one, other)[::order]
+
+    assert first.beside(second) == both
+    assert first.beside(None) == first
+
+
+def test_what_waited_too_long_and_cannot_be_read_waits_on() -> None:
+    """A fault of our own in the last look harms nobody else, and gives no word."""
+    store = Store(answer=lambda number, bucket, item: BUSY)
+
+    def fails(*_: object) -> None:
+        raise ValueError("a bug")
+
+    store.exchange = fails  # type: ignore[method-assign, assignment]
+    _, (result,) = run(store, execution(["a"], earlier=Earlier(), overdue=True), patience_s=2.0)
+
+    assert result.held is not None

@@ -160,6 +160,55 @@ class TestWithAReaper:
         assert (found.outcome, found.counts) == ("refused", {"deleted": 1, "refused": 1})
         assert [(e.key, e.outcome) for e in found.exceptions] == [("busy", "refused")]
 
+    def test_x_19_what_may_be_gone_is_looked_at_before_the_rest_is_refused(
+        self, chain: Chain, s3: S3Recorder
+    ) -> None:
+        """X-19, I7: of two keys of unknown effect one is gone: `absent`, and only the other is refused."""
+        s3.create_bucket("bucket", {"unseen": b"x", "there": b"x"})
+        (intent_id,) = chain.emit(promised(chain, "unseen", "there"))
+        s3.script(unsure_of("unseen", "there", "InternalError"))
+        hold(chain, s3)
+        s3.script(None)
+        s3.buckets.fill("bucket", {"there": b"x"})
+
+        come_back(chain, s3, allow='["another-bucket"]')
+
+        found = outcome(chain, intent_id)
+        assert (found.outcome, found.counts) == ("refused", {"absent": 1, "refused": 1})
+        assert found.effects == {"absent": 1}
+
+    def test_i_7_slices_of_a_prefix_are_counted_when_the_rest_is_refused(
+        self, chain: Chain, s3: S3Recorder
+    ) -> None:
+        """I7: what went in earlier slices has its receipt."""
+        s3.create_bucket("bucket", {f"p/{n:02d}": b"x" for n in range(25)})
+        action = events.DeletePrefix("bucket", "p/")
+        (intent_id,) = chain.emit(chain.intent("t", None, (), guards=PROMISE, action=action))
+        chain.reap(s3_endpoint_url=s3.url, reaper_prefix_slice=10, reaper_defer_delays_s=(3600.0,))
+        assert [d.gone for d in chain.deferred()] == [10]
+
+        come_back(chain, s3, allow='["another-bucket"]')
+
+        found = outcome(chain, intent_id)
+        assert (found.outcome, found.counts) == ("refused", {"deleted": 10, "refused": 1})
+
+    def test_x_11_a_key_of_two_phases_is_one_delete_also_after_a_wait(
+        self, chain: Chain, s3: S3Recorder
+    ) -> None:
+        """X-11: named in the next phase again, and written anew meanwhile: it is not sent, no second marker."""
+        s3.create_bucket("bucket", dict.fromkeys(["m", "busy", "d"], b"x"), versioning="Enabled")
+        s3.buckets.traits = Traits(failing={"busy": "SlowDown"})
+        action = DeleteObjects("bucket", (("m", "busy"), ("m", "d")))
+        (intent_id,) = chain.emit(chain.intent("t", None, (), guards=PROMISE, action=action))
+        hold(chain, s3)
+        s3.buckets.fill("bucket", {"m": b"new"})
+
+        come_back(chain, s3)
+
+        assert markers(s3, "bucket", ["m", "busy", "d"]) == {"m": 1, "busy": 1, "d": 1}
+        assert s3.objects("bucket") == {"m": b"new"}
+        assert outcome(chain, intent_id).counts == {"deleted": 4}
+
     @pytest.mark.parametrize("mode", [DeleteMode.HIDE, DeleteMode.ERASE_ALL_VERSIONS])
     def test_past_the_age_limit_what_is_gone_keeps_its_word(
         self, chain: Chain, s3: S3Recorder, mode: DeleteMode
@@ -214,7 +263,7 @@ def come_back(chain: Chain, s3: S3Recorder, traits: Traits | None = None, **give
     chain.reap(s3_endpoint_url=s3.url, reaper_defer_delays_s=(0.001,), **given)
 
 
-def unsure_of(name: str, changed: str) -> Any:
+def unsure_of(name: str, other: str, code: str = "PreconditionFailed") -> Any:
     """A script of a store that deletes once says that one key failed, and is busy with it since."""
     answers: list[str] = []
 
@@ -223,7 +272,7 @@ def unsure_of(name: str, changed: str) -> Any:
             return None
         if answers:
             return SLOW_DOWN
-        codes = {name: "InternalError", changed: "PreconditionFailed"}
+        codes = {name: "InternalError", other: code}
         answers.extend(
             f"<Error><Key>{key}</Key><Code>{codes[key]}</Code></Error>"
             if key in codes

@@ -78,7 +78,7 @@ class Wire:
             raise self._cut(bucket, request.url, error) from error
         # botocore's pool does not compare the two, and a reply cut short may end where it looks whole.
         promised = response.headers.get("content-length")
-        if promised is not None and request.method != "HEAD" and int(promised) != len(content):
+        if promised is not None and request.method != "HEAD" and promised.strip() != str(len(content)):
             raise NoReply(
                 f"the reply broke off after {len(content)} of {promised} bytes, effect unknown: "
                 f"bucket={bucket}",

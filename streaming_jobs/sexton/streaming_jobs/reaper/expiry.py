@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.events import OutcomeWord
-from sexton.storage import MAX_KEYS, Ability, Delete, Kind, StoreRefused
+from sexton.storage import MAX_KEYS, Ability, Delete
 from sexton.streaming_jobs.reaper.execution import Execution, items_of, names_of
-from sexton.streaming_jobs.reaper.fates import Fate, Seen
+from sexton.streaming_jobs.reaper.fates import Fate, Seen, Step
 from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
+from sexton.streaming_jobs.reaper.jobs import fault_of_call
 from sexton.streaming_jobs.reaper.lanes import Lane
-from sexton.streaming_jobs.reaper.looking import Looker, look, state_of
+from sexton.streaming_jobs.reaper.looking import Looker, look
 
 __all__ = ["EXPIRED", "expire", "expired"]
 
@@ -91,10 +92,10 @@ def _left(looker: Looker, action: events.DeletePrefix) -> Seen:
 def _listed(found: Callable[[], bool]) -> Seen:
     try:
         return Seen.THERE if found() else Seen.ABSENT
-    except (StoreRefused, EnvironmentFault) as error:
-        state = state_of(error)
-        if state.kind is Kind.ENVIRONMENT:
-            raise EnvironmentFault(f"what waited too long cannot be looked at: {state}") from error
+    except Exception as error:
+        step, fate = fault_of_call(error)
+        if step is Step.ENVIRONMENT:
+            raise EnvironmentFault(f"what waited too long cannot be looked at: {fate.detail}") from error
         return Seen.UNKNOWN
 
 

@@ -132,6 +132,15 @@ class Earlier:
     since: float | None = None
     was_changed: bool | None = False
 
+    def beside(self, other: Earlier | None) -> Earlier:
+        """Return what is known of a key where an attempt of another intent was about it, too: the worst."""
+        if other is None:
+            return self
+        known = [each.since for each in (self, other) if each.since is not None]
+        said = {self.was_changed, other.was_changed}
+        changed = None if None in said else True
+        return Earlier(min(known) if len(known) == 2 else None, False if False in said else changed)
+
 
 def after_look(fate: Fate, seen: Seen, earlier: Earlier | None, *, stood: bool = False) -> tuple[Step, Fate]:
     """Return what a look decides about a key whose fate hung on it.

@@ -16,7 +16,7 @@ from typing import Protocol
 from sexton.schemas.errors import EnvironmentFault, StoreUnavailable
 from sexton.storage import Abilities, Calls, CredentialsUnavailable, KeyState, Kind, NoReply, StoreRefused
 from sexton.storage.errors_table import Scope, classify, classify_single
-from sexton.storage.states_of import key_state
+from sexton.storage.states_of import key_state, unreadable
 from sexton.storage.wire import RawReply, retry_after
 from sexton.storage.xml_body import key_problem
 from sexton.streaming_jobs.reaper.fates import Seen
@@ -160,6 +160,8 @@ class _Looking:
             )
         except StoreUnavailable as error:
             return Look(Seen.UNKNOWN, state_of(error))
+        except Exception as error:  # noqa: BLE001  our own reading failed: nothing was seen, and nobody else is harmed
+            return Look(Seen.UNKNOWN, unreadable(error))
         found = _read(reply, by_version=version is not None)
         if found is _ABSENT and not _is_marker(reply):
             self.bare.add(key)

@@ -10,10 +10,11 @@ from itertools import chain
 from sexton.schemas import events
 from sexton.schemas.events import DeleteMode, OutcomeWord
 from sexton.streaming_jobs.reaper.execution import Execution
-from sexton.streaming_jobs.reaper.fates import EARLIER_PHASE, Earlier, Fate
+from sexton.streaming_jobs.reaper.fates import EARLIER_PHASE, Earlier, Fate, Seen
 from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
 from sexton.streaming_jobs.reaper.key_progress import Before, progress_of
 from sexton.streaming_jobs.reaper.lanes import Lane
+from sexton.streaming_jobs.reaper.looking import Looker, look
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixStep
 
 __all__ = ["Result", "result_of", "untried"]
@@ -86,12 +87,36 @@ def _add_before(action: events.Action, before: Before, result: Result) -> None:
             _name(result, key, Fate(word))
 
 
-def untried(action: events.Action, before: Before, word: OutcomeWord) -> Result:
-    """Return what became of an intent that goes no further: keys that are not gone have this word."""
+def untried(
+    waited: events.DeferredIntent,
+    action: events.Action,
+    before: Before | None,
+    word: OutcomeWord,
+    looker: Looker,
+) -> Result:
+    """Return what became of an intent that waited and goes no further: what is not gone has this word.
+
+    Of what may be gone that is only said after a look; while it cannot be seen the intent waits.
+    """
     result = Result()
+    if isinstance(action, events.DeletePrefix):
+        if waited.gone:
+            result.counts[OutcomeWord.DELETED] += waited.gone
+        _name(result, action.prefix, Fate(word))
+    if before is None or not isinstance(action, events.DeleteObjects):
+        return result
     _add_before(action, before, result)
+    doubtful = [key for phase in before.left for key in phase if key in before.unknown]
+    seen = look(looker, action.bucket, doubtful)
     for key in chain.from_iterable(before.left):
-        _name(result, key, Fate(word))
+        shown = seen[key].seen if key in seen else Seen.THERE
+        if shown is Seen.UNKNOWN:
+            result.held, result.keys = Fate(None, "held", "what may be gone cannot be looked at"), waited.keys
+        elif shown is Seen.ABSENT:
+            _name(result, key, Fate(OutcomeWord.ABSENT))
+            result.effects["absent"] += 1
+        else:
+            _name(result, key, Fate(word))
     return result
 
 
@@ -100,19 +125,17 @@ def _progress(execution: Execution, request_ids: Sequence[str]) -> events.KeyPro
     assert isinstance(execution.action, events.DeleteObjects)
     done = dict(execution.before.done) if execution.before else {}
     unknown: dict[int, Earlier] = {}
-    first = 0
-    for at, phase in enumerate(execution.action.phases):
-        queued = {key_of(item): item for item in execution.phases[at]} if at < len(execution.phases) else {}
-        for number, key in enumerate(phase, first):
-            if number in done:
-                continue
-            item = queued.get(key)
-            gone = _gone(execution, item) if item is not None else None
-            if gone is not None:
-                done[number] = gone
-            elif (earlier := execution.attempt_at(key if item is None else item)) is not None:
-                unknown[number] = earlier
-        first += len(phase)
+    # Of all phases: a key that several of them name is one delete.
+    queued = {key_of(item): item for item in chain.from_iterable(execution.phases)}
+    for number, key in enumerate(chain.from_iterable(execution.action.phases)):
+        if number in done:
+            continue
+        item = queued.get(key)
+        gone = _gone(execution, item) if item is not None else None
+        if gone is not None:
+            done[number] = gone
+        elif (earlier := execution.attempt_at(key if item is None else item)) is not None:
+            unknown[number] = earlier
     return progress_of(done, unknown, request_ids)
 
 

@@ -85,7 +85,8 @@ class Sender:
         plain = items is keys
         touched = execution.touched(items)
         if touched:
-            lane.sent_before.update(touched)
+            known = lane.sent_before
+            known.update((item, attempt.beside(known.get(item))) for item, attempt in touched.items())
         new: Sequence[Any] = lane.unseen(keys) if plain else lane.unseen_items(items)
         if not new:
             return

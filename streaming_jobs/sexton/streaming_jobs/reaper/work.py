@@ -308,8 +308,14 @@ def _settle_one(work: Work, decoded: Decoded, verdict: events.Verdict, execution
     settler, counts = work.settler, work.counts
     if execution is not None:
         result = work.executor.result(execution)
-    elif decoded.before is not None:
-        result = untried(decoded.intent.action, decoded.before, UNTRIED[verdict.result])
+    elif (waited := decoded.waited) is not None and (decoded.before or waited.gone):
+        result = untried(
+            waited,
+            decoded.intent.action,
+            decoded.before,
+            UNTRIED[verdict.result],
+            work.executor.deleter,
+        )
     else:
         result = None
     if result is not None:
