@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 import pytest
 from tests.schemas.samples import INTENT, SAMPLES
 
-from sexton.consumers.output import coloured, printable
+from sexton.consumers.output import coloured, summary
 from sexton.deploy.main import run
 from sexton.schemas import events
 from sexton.schemas.codec import Codec
+from sexton.schemas.words import printable
 
 Write = Callable[..., None]
 Capture = pytest.CaptureFixture[str]
@@ -184,6 +185,13 @@ def test_status_in_text_names_keys_and_what_was_said(settings: object, write: Wr
     assert "if generation t@8" in shown
     assert "absent=1 verdict pass (in-window)" in shown
     assert "\x1b" not in shown
+
+
+def test_an_outcome_without_counts_has_no_gap() -> None:
+    """Of a prefix under which nothing was: nothing stands where the counts would."""
+    outcome = replace(_outcome(events.OutcomeWord.ABSENT), counts={})
+
+    assert summary(outcome) == "i absent verdict pass (in-window)"
 
 
 def test_status_in_text_is_a_summary(settings: object, write: Write, capsys: Capture) -> None:

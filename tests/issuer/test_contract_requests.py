@@ -38,8 +38,20 @@ def test_a_request_id_ahead_of_the_clock(case: Case, unique: str, call: str) -> 
 
     with pytest.raises(RequestRefused, match="ahead of the issuer's") as error:
         calls[call](timed(now + 90_000, hash(unique) % 2**32))
-    assert (error.value.type, error.value.status) == ("invalid-request", 400)
+    assert (error.value.type, error.value.status) == ("request-id-ahead", 400)
     calls[call](timed(now + 30_000, hash(unique) % 2**32))
+
+
+@pytest.mark.parametrize("off_s", [-400_000_000, -300, 300, 400_000_000])
+def test_a_client_whose_clock_is_wrong_is_served(
+    case: Case, unique: str, off_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes its ids itself: one without a time will do where the time in the first is refused."""
+    real = time.time_ns
+    monkeypatch.setattr("sexton.issuer.request_ids.time.time_ns", lambda: real() + off_s * 1_000_000_000)
+
+    assert case.issuer.attach("n", unique).generation == 1
+    assert case.issuer.re_attach(f"{unique}-n") is not None
 
 
 def an_import(unique: str) -> tuple[list[ImportedTenant], list[ImportedNode]]:

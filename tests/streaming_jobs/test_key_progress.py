@@ -195,7 +195,7 @@ class TestWithAReaper:
     def test_x_11_a_key_of_two_phases_is_one_delete_also_after_a_wait(
         self, chain: Chain, s3: S3Recorder
     ) -> None:
-        """X-11: named in the next phase again, and written anew meanwhile: it is not sent, no second marker."""
+        """X-11: named in the next phase again, and written anew meanwhile: not sent, no second marker."""
         s3.create_bucket("bucket", dict.fromkeys(["m", "busy", "d"], b"x"), versioning="Enabled")
         s3.buckets.traits = Traits(failing={"busy": "SlowDown"})
         action = DeleteObjects("bucket", (("m", "busy"), ("m", "d")))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sexton.consumers.fold import PENDING, Counts, Folded
-from sexton.consumers.output import Format, coloured, decode, printable, record_json, record_text, summary
+from sexton.consumers.output import Format, coloured, decode, record_json, record_text, summary
 from sexton.consumers.status import Status, count_all, look_up
 from sexton.consumers.topics import Start, read
 from sexton.schemas.errors import SextonError
@@ -17,6 +17,7 @@ from sexton.schemas.events import OutcomeWord
 from sexton.schemas.forms import to_json
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import load
+from sexton.schemas.words import printable
 
 __all__ = ["EXAMPLES", "intents_app", "status", "tail"]
 

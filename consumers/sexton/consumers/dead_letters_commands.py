@@ -26,14 +26,14 @@ from sexton.consumers.dead_letters_output import (
     step_line,
 )
 from sexton.consumers.dead_letters_topics import gather, read_letters, write
-from sexton.consumers.output import Format, printable
+from sexton.consumers.output import Format
 from sexton.consumers.replays import Step, Way, mend, plan
 from sexton.schemas.errors import InvalidEvent, SextonError, UsageError
 from sexton.schemas.events import DeletionIntent
 from sexton.schemas.forms import from_json
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import load
-from sexton.schemas.words import counted
+from sexton.schemas.words import counted, printable
 
 __all__ = ["app", "list_", "replay", "show"]
 

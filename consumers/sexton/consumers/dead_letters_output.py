@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sexton.consumers.dead_letters import Letter
-from sexton.consumers.output import printable
 from sexton.consumers.replays import Step, Way
 from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import UndecodableRecord
 from sexton.schemas.forms import to_json
-from sexton.schemas.words import counted
+from sexton.schemas.words import counted, printable
 
 __all__ = [
     "heading",

@@ -15,8 +15,9 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.errors import UndecodableRecord
 from sexton.schemas.forms import to_json
 from sexton.schemas.snapshot_records import SnapshotChunk, SnapshotManifest
+from sexton.schemas.words import printable
 
-__all__ = ["Format", "coloured", "decode", "printable", "record_json", "record_text", "summary"]
+__all__ = ["Format", "coloured", "decode", "record_json", "record_text", "summary"]
 
 _ALL = (
     events.DeletionIntent,
@@ -91,9 +92,9 @@ def record_text(record: Raw, event: events.Event | UndecodableRecord) -> str:
 def summary(event: events.Event) -> str:
     """Return what an event says, in a few words that a terminal can take."""
     if isinstance(event, events.Outcome):
-        counts = " ".join(f"{word}={number}" for word, number in sorted(event.counts.items()))
-        said = f"{counts} verdict {event.verdict.result.value} ({event.verdict.reason})"
-        return f"{printable(event.intent_id)} {coloured(event.outcome.value)} {printable(said)}"
+        said = [f"{word}={number}" for word, number in sorted(event.counts.items())]
+        said.append(f"verdict {event.verdict.result.value} ({event.verdict.reason})")
+        return f"{printable(event.intent_id)} {coloured(event.outcome.value)} {printable(' '.join(said))}"
     return printable(_in_words(event))
 
 
@@ -103,11 +104,6 @@ def coloured(word: str, width: int = 0) -> str:
     if os.environ.get("NO_COLOR") or not sys.stdout.isatty() or word not in _CODES:
         return padded
     return f"\033[{_CODES[word]}m{padded}\033[0m"
-
-
-def printable(text: str) -> str:
-    """Return text in which nothing can move a terminal's cursor or hide: such characters are escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _in_words(event: events.Event) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from sexton.schemas.errors import SextonError, UsageError
 from sexton.schemas.masking import MaskingFormatter, masked
+from sexton.schemas.words import printable
 
 __all__ = ["NOUNS", "Noun", "main", "run"]
 
@@ -204,14 +205,10 @@ def _start_logging() -> None:
 
 
 def _tell(message: str, hint: str | None) -> None:
-    print(f"error: {_printable(masked(message))}", file=sys.stderr)
+    told = printable(masked(message), allowed="\n\t")
+    print(f"error: {told}", file=sys.stderr)
     if hint:
         print(f"\nhint: {hint}", file=sys.stderr)
-
-
-def _printable(text: str) -> str:
-    """Return text in which nothing moves a terminal's cursor: names in it may be anybody's."""
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 if __name__ == "__main__":

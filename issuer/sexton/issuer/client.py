@@ -62,7 +62,8 @@ __all__ = [
 MAX_SUBJECTS = 10_000
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 1.0
-_ID_IS_OVER = ("request-expired", "overtaken")  # another id will do
+_CLOCK_IS_WRONG = ("request-expired", "request-id-ahead")  # this one's, or the issuer's
+_ID_IS_OVER = ("overtaken", *_CLOCK_IS_WRONG)  # another id will do
 _RANDOM = random.SystemRandom()
 
 
@@ -307,8 +308,9 @@ class IssuerClient:
         # One id for all tries of this call: the issuer answers a retry with what the first one was given.
         body = {name: value for name, value in body.items() if value is not None}
         end = self._end(deadline)
+        new_id = request_ids.new_id
         while True:
-            identity = {"request_id": request_id or request_ids.new_id(), "caller": self._caller}
+            identity = {"request_id": request_id or new_id(), "caller": self._caller}
             try:
                 return self._insist(path, {**body, **identity}, end)
             except RequestRefused as refusal:
@@ -316,6 +318,8 @@ class IssuerClient:
                 is_ours = request_id is None and refusal.type in _ID_IS_OVER
                 if not is_ours or time.monotonic() + _FIRST_WAIT_S >= end:
                     raise
+                if refusal.type in _CLOCK_IS_WRONG:
+                    new_id = request_ids.timeless_id
             time.sleep(_FIRST_WAIT_S)
 
     def _insist(self, path: str, body: Any, end: float) -> dict[str, Any]:

@@ -178,7 +178,7 @@ class Registrar:
 def identity(request_id: str | None, caller: str | None, node: str) -> tuple[str, str]:
     """Return the request id, a new one if none was given, and who calls: the node if nothing else.
 
-    Raises UsageError for an id that is ahead of this clock.
+    Raises RequestRefused for an id that is ahead of this clock.
     """
     if request_id is not None:
         check_not_ahead(request_id, time.time())

@@ -12,9 +12,9 @@ import re
 import time
 import uuid
 
-from sexton.schemas.errors import UsageError
+from sexton.schemas.errors import RequestRefused
 
-__all__ = ["AHEAD_S", "check_not_ahead", "instant_of", "new_id"]
+__all__ = ["AHEAD_S", "check_not_ahead", "instant_of", "new_id", "timeless_id"]
 
 AHEAD_S = 60
 """Seconds by which a caller's clock may be ahead of the issuer's."""
@@ -32,6 +32,11 @@ def new_id() -> str:
     return str(uuid.UUID(bytes=bytes(raw)))
 
 
+def timeless_id() -> str:
+    """Return a new id that has no time, for one who cannot tell the time: it is kept for ever."""
+    return str(uuid.uuid4())
+
+
 def instant_of(request_id: str) -> int | None:
     """Return the Unix milliseconds in an id, None when it is no UUID version 7."""
     match = _UUID7.match(request_id)
@@ -39,11 +44,13 @@ def instant_of(request_id: str) -> int | None:
 
 
 def check_not_ahead(request_id: str, now_s: float) -> None:
-    """Raise UsageError for an id with a time that is more than `AHEAD_S` after `now_s`, Unix seconds."""
+    """Raise RequestRefused for an id with a time that is more than `AHEAD_S` after `now_s`, Unix seconds."""
     instant = instant_of(request_id)
     if instant is not None and instant > (now_s + AHEAD_S) * 1000:
         ahead_s = instant / 1000 - now_s
-        raise UsageError(
+        raise RequestRefused(
+            "request-id-ahead",
             f"the time in the request id is {ahead_s:.0f} s ahead of the issuer's clock: {request_id}",
+            status=400,
             hint="set the clock of the machine that made the id",
         )

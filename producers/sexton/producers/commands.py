@@ -30,7 +30,7 @@ from sexton.schemas.errors import InvalidEvent, UsageError
 from sexton.schemas.events import DeletionIntent
 from sexton.schemas.forms import from_json
 from sexton.schemas.settings import Settings, load
-from sexton.schemas.words import counted
+from sexton.schemas.words import counted, printable
 
 __all__ = ["EXAMPLES", "emit", "read_intents"]
 
@@ -190,7 +190,7 @@ class _Results:
         else:
             self._acknowledged += 1
             position = {"intent_id": intent_id, "partition": where.partition, "offset": where.offset}
-            print(json.dumps(position) if self._format is Format.JSON else _printable(intent_id))
+            print(json.dumps(position) if self._format is Format.JSON else printable(intent_id))
         return True
 
     def end(self, asked: int) -> None:
@@ -202,8 +202,3 @@ class _Results:
         missing = f"{asked - self._acknowledged} of {asked}"
         told = f"intents not acknowledged: {missing}: {first}"
         raise DeliveryFailed(told, tuple(self._failed), hint=first.hint)
-
-
-def _printable(text: str) -> str:
-    """Return text in which nothing moves a terminal's cursor or starts a line: that is escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

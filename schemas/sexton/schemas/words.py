@@ -1,10 +1,20 @@
-"""Numbers in sentences for people."""
+"""Numbers and foreign names in sentences for people."""
 
 from __future__ import annotations
 
-__all__ = ["counted"]
+__all__ = ["counted", "printable"]
 
 
 def counted(number: int | str, noun: str) -> str:
     """Return a number with its noun, the regular plural unless it is one: `1 key`, `2 keys`, `? keys`."""
     return f"{number} {noun}" if str(number) == "1" else f"{number} {noun}s"
+
+
+def printable(text: str, allowed: str = "") -> str:
+    """Return text in which nothing moves a terminal's cursor or hides: such characters are escaped.
+
+    Names in it may be anybody's; `allowed` are characters that stay.
+    """
+    return "".join(
+        c if c.isprintable() or c in allowed else c.encode("unicode_escape").decode() for c in text
+    )

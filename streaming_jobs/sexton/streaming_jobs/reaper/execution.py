@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from sexton.schemas import events
 from sexton.schemas.events import DeleteMode, OutcomeWord
@@ -31,6 +32,8 @@ class Refusal:
 class Execution:
     """An intent that passed; `phases` are the items queued so far, `requests` the numbers that carried them.
 
+    `clear` counts the phases that were seen to be gone.
+
     `before` is what earlier attempts are known to have settled, key by key; `earlier` one that may have sent
     any of its keys. `overdue`: past the age limit, so that what its bucket holds is decided now. `held` is
     set when its bucket was closed before anything was queued, `last_word` of a prefix whose age limit has
@@ -44,6 +47,7 @@ class Execution:
     overdue: bool = False
     progress: PrefixProgress = field(default_factory=PrefixProgress)
     phases: list[Sequence[Item]] = field(default_factory=list)
+    clear: int = 0
     requests: list[int] = field(default_factory=list)
     lane: Lane | None = None
     held: Fate | None = None
@@ -97,8 +101,11 @@ class Execution:
         assert self.lane is not None
         bad = [refusal.fate for refusal in self.refused]
         if self.lane.fates or self.last_words:
+            met = map(self.fate, chain.from_iterable(self.phases[self.clear :]))
             # What stands under a key of this phase may need what a later phase would delete.
-            bad += [f for _, f in self.fates() if f is not None and (f.word not in GONE or f.stands)]
+            bad += [f for f in met if f is not None and (f.word not in GONE or f.stands)]
+        if not bad:
+            self.clear = len(self.phases)
         return min(bad, key=_hold, default=None)
 
 

@@ -6,6 +6,7 @@ order, stands in `micro_batch`.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ from sexton.streaming_jobs.reaper.lock import CheckpointLock
 from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
 from sexton.streaming_jobs.reaper.preflight import bind_checkpoint, check_topics, deferred_place
 from sexton.streaming_jobs.reaper.progress import Progress
-from sexton.streaming_jobs.reaper.receipts import SentBefore, sent_before, waited_before
+from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore, sent_before, waited_before
 from sexton.streaming_jobs.reaper.returning import Returning
 from sexton.streaming_jobs.reaper.stop import StopFlag, StopRequested
 from sexton.streaming_jobs.reaper.tiers import tiers
@@ -60,7 +61,8 @@ class Reaper:
         lock = CheckpointLock(self.settings, checkpoint.identity())
         lock.acquire()
         try:
-            self.progress.start(bind_checkpoint(checkpoint, binding, cluster))
+            start = bind_checkpoint(checkpoint, binding, cluster)
+            self.progress.start(start)
             earlier = sent_before(self.settings, checkpoint, binding, cluster)
             place = deferred_place(self.settings, cluster)
             room = self._open_room(checkpoint, place, cluster)
@@ -68,6 +70,8 @@ class Reaper:
                 batches = MicroBatches(
                     self.settings, self.spark, self.stop, self.once, binding, lock, room, self.progress
                 )
+                if earlier.below:
+                    batches.replayed = Replayed(start, time.time())
                 waited = waited_before(self.settings, checkpoint, binding, room)
                 self._run_queries(path, batches, Returning(batches, room, checkpoint, waited), earlier)
             finally:

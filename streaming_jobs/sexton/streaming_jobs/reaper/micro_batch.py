@@ -34,7 +34,7 @@ from sexton.streaming_jobs.reaper.held import HeldBuckets
 from sexton.streaming_jobs.reaper.lock import CheckpointLock
 from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.progress import BARRIERS, Progress
-from sexton.streaming_jobs.reaper.receipts import SentBefore
+from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore
 from sexton.streaming_jobs.reaper.stop import StopFlag
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, make_task
 from sexton.streaming_jobs.reaper.waiting_room import WaitingRoom
@@ -71,6 +71,7 @@ class MicroBatches:
     room: WaitingRoom
     progress: Progress
     held: HeldBuckets = field(default_factory=HeldBuckets)
+    replayed: Replayed | None = None
     _settled: dict[int, int] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -97,6 +98,9 @@ class MicroBatches:
             self.stop.wait(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
             # What was tried may have been sent; no receipt of it was written, so none says `changed`.
+            if topic == records.INTENTS:
+                # Tasks that ended well have written their copies already.
+                self.replayed = Replayed(dict(self._settled), time.time()).beside(self.replayed)
             since_s = earlier.since_s if earlier.below else begun_at
             below = dict.fromkeys(range(_MOST_PARTITIONS), _EVERYTHING)
             earlier = replace(earlier, below=below, since_s=since_s)
@@ -121,6 +125,7 @@ class MicroBatches:
             earlier=earlier,
             # The waiting room is where held buckets are tried again.
             held=self.held.current(time.monotonic()) if first else {},
+            replayed=self.replayed,
         )
         rows = batch.mapInArrow(make_task(plan, counts.add), ROW_SPARK_SCHEMA)
         # The one action: it runs the tasks, and returns when Kafka has acknowledged every row.

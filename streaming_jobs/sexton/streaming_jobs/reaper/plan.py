@@ -9,7 +9,7 @@ from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper import clients
-from sexton.streaming_jobs.reaper.receipts import SentBefore
+from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore
 
 __all__ = ["TaskPlan", "check_below", "check_topic"]
 
@@ -19,7 +19,8 @@ class TaskPlan:
     """What the driver gives each task of a micro-batch: settings, and the barrier as of which it judges.
 
     `topic` is what is read, `intents` or `deferred`, without the prefix. `earlier` tells of its records which
-    may have been worked on before. `held` names buckets that were closed lately, and why.
+    may have been worked on before, `replayed` of which first records a copy may be out of date. `held` names
+    buckets that were closed lately, and why.
     """
 
     settings: Settings
@@ -33,6 +34,7 @@ class TaskPlan:
     tasks: int = 1
     earlier: SentBefore = field(default_factory=SentBefore)
     held: Mapping[str, str] = field(default_factory=dict)
+    replayed: Replayed | None = None
 
 
 def check_topic(plan: TaskPlan) -> None:

@@ -22,7 +22,7 @@ from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.checkpoint import Binding, Checkpoint
 from sexton.streaming_jobs.reaper.waiting_room import WaitingRoom, parse_begun
 
-__all__ = ["SentBefore", "sent_before", "waited_before"]
+__all__ = ["Replayed", "SentBefore", "sent_before", "waited_before"]
 
 _MARGIN_S = 60.0  # between the clocks of the checkpoint's file system and of the brokers
 _ANSWER_S = 10.0
@@ -39,6 +39,31 @@ class SentBefore:
     below: Mapping[int, int] = field(default_factory=dict)
     said_changed: frozenset[tuple[int, int]] | None = frozenset()
     since_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """First records that were worked on once more: at or above `first`, by intents partition.
+
+    An attempt before may have written copies to the waiting room that know nothing of it; `at_s` is when the
+    last replay began, seconds since 1970.
+    """
+
+    first: Mapping[int, int]
+    at_s: float
+
+    def beside(self, other: Replayed | None) -> Replayed:
+        """Return both replays as one."""
+        if other is None:
+            return self
+        partitions = {*self.first, *other.first}
+        lowest = {p: min(self.first.get(p, 0), other.first.get(p, 0)) for p in partitions}
+        return Replayed(lowest, max(self.at_s, other.at_s))
+
+    def covers(self, place: events.Position, written_at_us: int) -> bool:
+        """Tell whether a copy of the record at a place, written then, may be older than what became of it."""
+        old = written_at_us / 1e6 <= self.at_s + _MARGIN_S
+        return old and place.offset >= self.first.get(place.partition, 0)
 
 
 def sent_before(settings: Settings, checkpoint: Checkpoint, binding: Binding, cluster: Cluster) -> SentBefore:

@@ -122,8 +122,8 @@ class Replies:
 
     @staticmethod
     def close(lane: Lane, why: Fate) -> None:
-        """Close a lane: what is unsent is held, and waits for the bucket."""
-        lane.close(Fate(None, why.reason, why.detail, unknown=why.unknown))
+        """Close a lane: what is unsent is held, and waits for the bucket; nothing has happened to it."""
+        lane.close(Fate(None, why.reason, why.detail))
 
     def looked(self, lane: Lane, asked: Mapping[str | Delete, Fate], found: Mapping[str, Look]) -> None:
         """Take in what a look at some keys has shown."""

@@ -105,7 +105,9 @@ class Returning:
         earlier = self.earlier
         since_s = earlier.since_s if self.rounds == 0 and earlier.since_s is not None else time.time()
         # Before the first delete: after a crash these are looked at before they are sent again.
-        self.checkpoint.begin_waiting(begun_text(self.room.place, {**done, **ends}, since_s))
+        # Not less than another run had begun: with longer delays a part of that is not due any more.
+        begun = {p: max(end, earlier.below.get(p, 0)) for p, end in {**done, **ends}.items()}
+        self.checkpoint.begin_waiting(begun_text(self.room.place, begun, since_s))
         self.batches.hold_until_done(frame, self.rounds, records.DEFERRED, earlier)
         self.rounds += 1
         self.checkpoint.commit_waiting(waiting_text(self.room.place, {**done, **ends}))

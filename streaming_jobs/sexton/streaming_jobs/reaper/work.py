@@ -206,7 +206,11 @@ def _earlier(work: Work, decoded: Decoded) -> Earlier | None:
         was_changed = None if said_changed is None else place in said_changed
         since = None if work.retried else plan.earlier.since_s
         return Earlier(_earliest(decoded.before, since), was_changed)
-    if waited is not None and waited.effect_unknown and decoded.before is None:
+    if waited is None:
+        return None
+    if plan.replayed is not None and plan.replayed.covers(waited.first, record.written_at_us):
+        return Earlier(was_changed=None)  # by the first record: this copy may know nothing of it
+    if waited.effect_unknown and decoded.before is None:
         return Earlier(was_changed=None)  # of some key, nobody knows which: `changed` is believed
     return None
 
