@@ -217,3 +217,18 @@ def test_x_4_a_lone_denied_key_where_conditions_are_not_checked() -> None:
 
     assert result.held is not None
     assert sizes(store) == [1]
+
+
+def test_x_13_a_bucket_that_is_closed_has_done_nothing_to_what_was_not_sent() -> None:
+    """X-13: after a 503 of unknown effect only the keys of that request may be gone."""
+    busy = KeyState(Kind.BUCKET, "ServiceUnavailable", "", 503, Effect.UNKNOWN)
+    store = Store(answer=lambda number, bucket, item: busy)
+    keys = [f"k{n:04d}" for n in range(2_500)]
+    _, (result, later) = run(store, execution(keys), execution(["z"]), patience_s=0.1)
+
+    sent = {item for _, items in store.sent for item in items}
+    assert result.keys is not None
+    assert later.keys is not None
+    assert result.keys.unknown == [0, len(sent)]
+    assert later.keys.unknown == []
+    assert 0 < len(sent) < len(keys)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.chain import Chain
+from tests.support.chain import Chain, forget_last_commit
 from tests.support.crashes import markers
 from tests.support.intents import PROMISE, outcome, promised
-from tests.support.replies import SLOW_DOWN
+from tests.support.replies import SLOW_DOWN, on_deletes
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 from tests.support.s3_state import Traits, etag_of
 
@@ -227,6 +227,23 @@ class TestWithAReaper:
         found = outcome(chain, intent_id)
         assert found.counts == {"deleted": 1, "dead-lettered": 1}
         assert found.effects == {"hidden" if mode is DeleteMode.HIDE else "erased": 1}
+
+    def test_x_11_a_copy_that_is_older_than_a_replay(self, chain: Chain, s3: S3Recorder) -> None:
+        """X-11, X-14: killed between sink and commit: the replay deletes, and the copy is looked at first."""
+        s3.create_bucket("bucket", {"a": b"x"}, versioning="Enabled")
+        s3.script(on_deletes(lambda request: SLOW_DOWN))
+        (intent_id,) = chain.emit(promised(chain, "a"))
+        hold(chain, s3)
+        assert [d.keys.unknown for d in chain.deferred() if d.keys] == [[]]
+        forget_last_commit(chain)
+        s3.script(None)
+
+        come_back(chain, s3)
+
+        assert markers(s3, "bucket", ["a"]) == {"a": 1}
+        assert {found.outcome.value for found in chain.outcomes()} <= {"deleted", "absent"}
+        assert len(chain.outcomes()) == 2
+        assert {found.intent_id for found in chain.outcomes()} == {intent_id}
 
     def test_a_copy_that_does_not_fit_its_intent_is_a_dead_letter(self, chain: Chain, s3: S3Recorder) -> None:
         """Ranges beyond the intent's keys: nothing is sent, the raw bytes are kept."""
