@@ -35,7 +35,6 @@ __all__ = [
 _OnDelivery = Callable[[KafkaError | None, Any], None]
 _log = logging.getLogger(__name__)
 _SLICE = 0.1  # longest single wait inside the C library, so that Ctrl-C is heard
-_TOPIC_MS = 2_000  # after its first use: until then a topic that the brokers do not know may still come
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _PURGE = 0.3  # of the time to close: what is kept for purging and reading the last reports
 # What SEXTON_KAFKA_EXTRA may not turn off: without it an acknowledged intent can be lost, written twice,
@@ -112,7 +111,6 @@ def kafka_config(settings: Settings, limits: Limits) -> dict[str, Any]:
             "enable.idempotence": True,
             "partitioner": "murmur2",
             "linger.ms": limits.linger * 1000,
-            "topic.metadata.propagation.max.ms": _TOPIC_MS,
             "batch.num.messages": min(10_000, queue),  # a full queue does not linger
             "compression.type": "lz4",
             "message.max.bytes": limits.message_bytes,
