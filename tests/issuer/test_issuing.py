@@ -9,9 +9,11 @@ from tests.support.issuing import Serve, attach, counter, newest, re_attach, ref
 
 from sexton.deploy.local import Installation
 from sexton.issuer import wire
+from sexton.issuer.authority import Authority
 from sexton.issuer.client import IssuerClient, Subject
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.decisions import Call, Part, next_step
+from sexton.issuer.service import Service
 from sexton.schemas.errors import RequestRefused
 from sexton.schemas.events import IssueOperation
 
@@ -105,6 +107,16 @@ class TestSeveralIssuers:
         )
 
 
+def issue_next(service: Service, authority: Authority, call: Call) -> Part:
+    """Carry out the next part of a call and no more, as an issuer that ends in between."""
+    soon = Deadline.after(20)
+    with service.reader.state() as state:
+        part = next_step(state, call)
+    assert isinstance(part, Part)
+    authority._issue_part(call, part, authority._journal.read_ends(soon), soon)
+    return part
+
+
 class TestLargeCalls:
     def test_i_9_ten_thousand_tenants(self, issuer: IssuerClient, shared: Installation, unique: str) -> None:
         """I-9: 10,000 subjects in one call, known and unknown mixed: each answer belongs to its subject."""
@@ -141,10 +153,7 @@ class TestLargeCalls:
         authority, tenants = service.authority(), [f"t{i}" for i in range(20)]
         authority.attach(wire.Attach(node="n", tenants=tenants), soon)
         call = Call("r", "c", IssueOperation.RE_ATTACH, "n", None)
-        with service.reader.state() as state:
-            part = next_step(state, call)
-        assert isinstance(part, Part)
-        authority._issue_part(call, part, authority._journal.read_ends(soon), soon)
+        issue_next(service, authority, call)
         second = re_attach(service, "n")
 
         with refused("overtaken"):
@@ -163,10 +172,7 @@ class TestLargeCalls:
         calls = [Call(name, "c", IssueOperation.RE_ATTACH, "n", None) for name in ("one", "two")]
         for _ in range(3):
             for call in calls:
-                with service.reader.state() as state:
-                    part = next_step(state, call)
-                assert isinstance(part, Part)
-                authority._issue_part(call, part, authority._journal.read_ends(soon), soon)
+                issue_next(service, authority, call)
         told = [
             dict(
                 authority.re_attach(
@@ -189,10 +195,7 @@ class TestLargeCalls:
         authority, tenants = service.authority(), [f"t{i:02d}" for i in range(20)]
         authority.attach(wire.Attach(node="n", tenants=tenants), soon)
         call = Call("r", "c", IssueOperation.RE_ATTACH, "n", None)
-        with service.reader.state() as state:
-            part = next_step(state, call)
-        assert isinstance(part, Part)
-        authority._issue_part(call, part, authority._journal.read_ends(soon), soon)
+        part = issue_next(service, authority, call)
         attach(service, "elsewhere", part.tenants[0])
 
         told = authority.re_attach(wire.ReAttach("n", request_id="r", caller="c"), soon).generations

@@ -8,13 +8,12 @@ from dataclasses import replace
 
 from sexton.schemas.errors import StoreUnavailable
 from sexton.storage.abilities import Abilities, Ability, has_dot_segments
-from sexton.storage.errors import NoReply
 from sexton.storage.errors_table import Scope, classify, classify_single
 from sexton.storage.locks import lock_of
 from sexton.storage.reply import child_text, code_of, is_clean, parsed, scan_errors
 from sexton.storage.signing import CREDENTIAL_CODES, RequestSigner, checksum_headers, md5_headers
 from sexton.storage.states import BatchResult, Delete, Effect, KeyState, Kind, merge_results, with_lock
-from sexton.storage.states_of import fault_result, key_state, read_reply, request_fault
+from sexton.storage.states_of import fault_result, key_state, read_reply, request_fault, unavailable
 from sexton.storage.wire import RawReply, Wire, retry_after
 from sexton.storage.xml_body import DeleteBody, build_items
 
@@ -79,7 +78,7 @@ class Batches:
                 return fault_result(bucket, 1, _refused("FoldedKey", "the HTTP proxy would fold the path"))
             reply = self._wire.exchange(bucket, request)
         except StoreUnavailable as error:
-            return replace(fault_result(bucket, 1, _fault(error)), seconds=time.monotonic() - started)
+            return replace(fault_result(bucket, 1, unavailable(error)), seconds=time.monotonic() - started)
         result = _read_single(bucket, item, reply)
         if result.fault is not None and result.fault.code.isdigit() and self._is_there(bucket):
             # No store said this, and the bucket is there: it is this key that does not get through.
@@ -124,7 +123,7 @@ class Batches:
 
     def _read(self, bucket: str, items: Sequence[Delete], reply: RawReply | StoreUnavailable) -> BatchResult:
         if not isinstance(reply, RawReply):
-            return fault_result(bucket, len(items), _fault(reply))
+            return fault_result(bucket, len(items), unavailable(reply))
         result = read_reply(bucket, items, reply)
         if result.fault is not None and result.fault.code in CREDENTIAL_CODES:
             self._signer.forget_credentials()
@@ -220,12 +219,6 @@ def _read_single(bucket: str, item: Delete, reply: RawReply) -> BatchResult:
     unknown = row.kind in (Kind.UNKNOWN, Kind.UNACCOUNTED)
     effect = Effect.UNKNOWN if unknown else Effect.KNOWN
     return BatchResult(bucket, 1, {0: state}, request_ids=ids, effect=effect, retry_after_s=wait)
-
-
-def _fault(error: StoreUnavailable) -> KeyState:
-    code = error.code if isinstance(error, NoReply) else "CredentialsUnavailable"
-    row = classify(Scope.REQUEST, code, 0)
-    return KeyState(row.kind, code, str(error), 0, row.effect)
 
 
 def _refused(code: str, message: str) -> KeyState:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 
 from sexton.schemas.errors import StoreUnavailable
 from sexton.storage.calls import Calls
-from sexton.storage.errors import NoReply
-from sexton.storage.errors_table import Scope, classify, classify_single
-from sexton.storage.states import Delete, KeyState, Kind
-from sexton.storage.states_of import key_state
+from sexton.storage.errors_table import classify_single
+from sexton.storage.states import Delete, Effect, KeyState, Kind
+from sexton.storage.states_of import key_state, unavailable
 
 __all__ = ["beside_folders"]
 
@@ -39,10 +39,7 @@ def _look(calls: Calls, bucket: str, key: str) -> KeyState | None:
     try:
         reply = calls.exchange("HEAD", bucket, f"{key}/")
     except StoreUnavailable as error:
-        row = classify(
-            Scope.REQUEST, error.code if isinstance(error, NoReply) else "CredentialsUnavailable", 0
-        )
-        return KeyState(row.kind, row.code, str(error))
+        return replace(unavailable(error), effect=Effect.NONE)  # nothing was sent but a look
     if reply.status == 404:
         return None
     row = classify_single("", reply.status)

@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
+from sexton.schemas.errors import StoreUnavailable
+from sexton.storage.errors import NoReply
 from sexton.storage.errors_table import Scope, classify
 from sexton.storage.reply import child_text, code_of, local_name, parsed
 from sexton.storage.states import BatchResult, Delete, Effect, KeyState, Kind
 from sexton.storage.wire import RawReply, retry_after
 
-__all__ = ["fault_result", "key_state", "read_reply", "request_fault", "unreadable"]
+__all__ = ["fault_result", "key_state", "read_reply", "request_fault", "unavailable", "unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,13 @@ def request_fault(reply: RawReply) -> KeyState | None:
         message = f"HTTP {reply.status}, {reply.body[:80]!r}" if reply.body else f"HTTP {reply.status}"
     row = classify(Scope.REQUEST, code, reply.status)
     return KeyState(row.kind, code, message, reply.status, row.effect, retry_after(reply.headers))
+
+
+def unavailable(error: StoreUnavailable) -> KeyState:
+    """Return the state of what was asked of a store that did not answer, or without credentials."""
+    code = error.code if isinstance(error, NoReply) else "CredentialsUnavailable"
+    row = classify(Scope.REQUEST, code, 0)
+    return KeyState(row.kind, code, str(error), 0, row.effect)
 
 
 def unreadable(error: BaseException) -> KeyState:

@@ -28,6 +28,7 @@ _IDENTITY = "sexton-id"
 _WAITING = "sexton-waiting"
 _WAITING_BEGUN = "sexton-waiting-begun"
 _KEPT = 10
+_ID_LENGTH = 32  # of a UUID in hexadecimal digits
 _READS = 20
 _READ_AGAIN_S = 0.1
 
@@ -167,7 +168,7 @@ class Checkpoint:
                     f"the checkpoint cannot be read and written: {self._name}: {_java_message(refused)}",
                     hint="set SEXTON_CHECKPOINT to a path that Spark can write",
                 ) from refused
-            if text is not None and len(text) == len(uuid.uuid4().hex):
+            if text is not None and len(text) == _ID_LENGTH:
                 return text
             time.sleep(_READ_AGAIN_S)  # it is being written
         raise CheckpointRefused(f"the checkpoint is damaged: {_IDENTITY}", hint=_HINT_DAMAGED)

@@ -97,10 +97,10 @@ class MicroBatches:
                 self.progress.held(str(fault), wait_s)
             self.stop.wait(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
-            # What was tried may have been sent; no receipt of it was written, so none says `changed`.
             if topic == records.INTENTS:
                 # Tasks that ended well have written their copies already.
                 self.replayed = Replayed(dict(self._settled), time.time()).beside(self.replayed)
+            # What was tried may have been sent; no receipt of it was written, so none says `changed`.
             since_s = earlier.since_s if earlier.below else begun_at
             below = dict.fromkeys(range(_MOST_PARTITIONS), _EVERYTHING)
             earlier = replace(earlier, below=below, since_s=since_s)
