@@ -14,7 +14,7 @@ STAMP := $(VENV)/.setup-$(shell cat $(REQUIREMENTS) pyproject.toml Makefile depl
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test test-faults test-stores model chaos lint format bench rivals draw test-fresh lock clean
+.PHONY: help setup java jars demo test test-faults test-stores test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ chaos: setup  ## the issuer under faults at random; SEED=1 FAULTS=1000
 test-stores: setup  ## the store suite, also on SeaweedFS and versitygw (built once, with Go)
 	@$(BIN)/python -m sexton.deploy.stores
 	@$(BIN)/python -m pytest tests/storage/test_stores.py $(PYTEST_ARGS)
+
+test-safeguards: setup  ## remove safeguards one by one, see their tests fail; SHARE=0.1 SEED=1, NAMES='"a name"'
+	@$(BIN)/python -m tests.safeguards --workers '$(or $(WORKERS),2)' --seed '$(or $(SEED),1)' --share '$(or $(SHARE),1)' $(NAMES)
 
 lint: $(STAMP)  ## ruff, mypy, import contracts
 	@$(BIN)/ruff check .

@@ -1,0 +1,26 @@
+"""The list of safeguards fits the tree. Whether its tests notice an edit is for `make test-safeguards`."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.safeguards.__main__ import chosen
+from tests.safeguards.lines import edited, load, node_ids
+
+LINES = load()
+
+
+def test_q_6_each_safeguard_stands_once_compiles_without_and_names_tests_that_exist() -> None:
+    """Q-6: every text of the list is found once in the product, its edit compiles, its tests are there."""
+    for line in LINES:
+        assert edited(line)
+        assert node_ids(line.tests)
+    assert [name for name, times in Counter(line.name for line in LINES).items() if times > 1] == []
+
+
+def test_q_6_a_share_is_drawn_by_its_seed() -> None:
+    """Q-6: one seed draws the same tenth again, rounded up; ten seeds draw more than one of them do."""
+    draws = [chosen(LINES, [], str(seed), 0.1) for seed in range(10)]
+    assert draws[0] == chosen(LINES, [], "0", 0.1)
+    assert {len(draw) for draw in draws} == {-(-len(LINES) // 10)}
+    assert len({line for draw in draws for line in draw}) > len(draws[0])
