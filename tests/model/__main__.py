@@ -22,6 +22,9 @@ LARGE = {
     "a successor that retries, the reaper crashes": Setup((RETRIES,), Budget(barriers=2, crashes=1)),
     "a restart races a move, an answer lost": Setup((B, AGAIN), Budget(barriers=1, losses=1), most_calls=1),
     "a restart races a move, Redis lies": Setup((B, AGAIN), Budget(lies=1)),
+    "index PUTs that land late, a restart races a move": Setup(
+        (B, AGAIN), Budget(barriers=1, crashes=1, unknown_puts=2), most_calls=1
+    ),
     "two moves": Setup((B, C), Budget(barriers=1)),
     "a restart races a move, the reaper crashes": Setup(
         (B, AGAIN), Budget(barriers=1, crashes=1), most_calls=1

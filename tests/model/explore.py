@@ -12,6 +12,7 @@ from tests.model.world import TENANT, Rules, Setup, World
 I1 = "I1 nothing buried alive"
 I3 = "I3 no number twice"
 ONE_ANSWER = "one answer for one request id"
+I2 = "I2 nothing lost"
 STABLE = "a verdict once given stays"
 Property = Callable[[World, Rules], bool]
 
@@ -93,9 +94,15 @@ def _verdicts_stay(world: World, rules: Rules) -> bool:
     )
 
 
+def _nothing_lost(world: World, rules: Rules) -> bool:
+    """What is committed is not read again, so it has its outcome."""
+    return world.reaper.committed <= world.reaper.settled
+
+
 PROPERTIES: dict[str, Property] = {
     I3: _number_once,
     ONE_ANSWER: _one_answer,
     I1: _nothing_buried_alive,
+    I2: _nothing_lost,
     STABLE: _verdicts_stay,
 }

@@ -136,7 +136,7 @@ def _again(world: World, call: Call, rules: Rules) -> World:
 
 def _ends(world: World, rules: Rules) -> int | None:
     """Read end offsets; None: refused, as this is not the topic that Genesis names."""
-    if rules.on("topic-ids") and world.topic:
+    if not rules.is_right(world.topic):
         return None
     return world.stable_end if rules.on("last-stable-offsets") else len(world.records)
 
@@ -170,7 +170,11 @@ def _call(world: World, number: int, rules: Rules) -> Steps:
 def _delete_x(world: World, number: int, setup: Setup, rules: Rules) -> Steps:
     """Write an index without `x`, then emit; a transactional emitter hands the record over before."""
     handle = world.handles[number]
+    if handle.poisoned and rules.on("put-fate"):
+        return  # until the node has attached again, which is another handle
     name, own = f"{handle.node}{handle.generation}", world.indexes[handle.generation]
+    if handle.names_x and world.budget.unknown_puts and not handle.poisoned:
+        yield from _put_unknown(world, number)
     early = setup.transactional or not rules.on("index-first")
     if handle.names_x and own is None:
         yield f"put_index {name} with x", _write_index(world, number, names_x=True)
@@ -184,6 +188,20 @@ def _delete_x(world: World, number: int, setup: Setup, rules: Rules) -> Steps:
     if own is False and written in world.records:
         records = _set(world.records, world.records.index(written), written._replace(stable=True))
         yield f"commit_transaction {name}", world._replace(records=records)
+
+
+def _put_unknown(world: World, number: int) -> Steps:
+    """The PUT of an index, with `x` or without it, gets no answer: it may land late, or never."""
+    handle = world.handles[number]
+    budget = world.budget._replace(unknown_puts=world.budget.unknown_puts - 1)
+    for names_x in (True, False):
+        late = tuple(sorted([*world.late, (handle.generation, names_x)]))
+        after = _put(world, number, poisoned=True)._replace(late=late, budget=budget)
+        yield f"put_unknown {handle.node}{handle.generation} {_named(names_x)}", after
+
+
+def _named(names_x: bool) -> str:
+    return "with x" if names_x else "without x"
 
 
 def _write_index(world: World, number: int, *, names_x: bool) -> World:
@@ -218,8 +236,7 @@ def barrier_ends(world: World, rules: Rules) -> Steps:
 
 def barrier(world: World, rules: Rules) -> Steps:
     """The issuer appends the barrier and answers with where it stands."""
-    ends = world.reaper.ends if rules.on("barrier-ends") else 0
-    log = (*world.log, Event("barrier", "barrier", "", 0, 0, ends))
+    log = (*world.log, Event("barrier", "barrier", "", 0, 0, world.reaper.ends))
     yield "barrier", _reap(world, at=rules.after("barrier"), barrier=len(world.log))._replace(log=log)
 
 
@@ -228,7 +245,7 @@ def judge(world: World, rules: Rules) -> Steps:
     reaper = world.reaper
     if reaper.until > world.stable_end:
         return  # the records are gone: reported as data loss, never skipped
-    if rules.on("below-barrier") and rules.on("barrier") and reaper.until > reaper.ends:
+    if rules.on("barrier") and not rules.lies_below(reaper.until - 1, reaper.ends):
         return  # held
     if rules.on("topic-kept") and world.topic != reaper.topic:
         return  # does not happen
@@ -241,7 +258,7 @@ def judge(world: World, rules: Rules) -> Steps:
         ]
         passes = any(s.passed and world.records[s.offset].object == "x" for s in seen)
         words = ", ".join(f"{s.offset} {'passes' if s.passed else 'never'}" for s in seen)
-        after = _reap(world, at="delete" if passes else "settle")
+        after = _reap(world, at="delete" if passes else rules.done[0])
         yield (
             f"judge {words}, the log read up to {length - 1}",
             after._replace(verdicts=world.verdicts.union(seen)),
@@ -250,18 +267,25 @@ def judge(world: World, rules: Rules) -> Steps:
 
 def delete(world: World, rules: Rules) -> Steps:
     """Delete what passed; this may be long after the verdict."""
-    yield "delete x", _reap(world, at="settle")._replace(deleted=True)
+    yield "delete x", _reap(world, at=rules.done[0])._replace(deleted=True)
 
 
 def settle(world: World, rules: Rules) -> Steps:
     """Write the outcomes; Kafka acknowledges them before the offsets are committed."""
-    yield "settle", _reap(world, at="commit")
+    after = _reap(world, settled=world.reaper.until)
+    yield "settle", _reap(after, at="commit") if rules.done[0] == "settle" else _next_range(after, rules)
 
 
 def commit(world: World, rules: Rules) -> Steps:
     """Commit the offsets: the next micro-batch begins where this one ends."""
-    done = Reaper(rules.first, committed=world.reaper.until)
-    yield f"commit {done.committed}", world._replace(reaper=done)
+    after = _reap(world, committed=world.reaper.until)
+    after = _next_range(after, rules) if rules.done[1] == "commit" else _reap(after, at="settle")
+    yield f"commit {world.reaper.until}", after
+
+
+def _next_range(world: World, rules: Rules) -> World:
+    done = Reaper(rules.first, committed=world.reaper.committed, settled=world.reaper.settled)
+    return world._replace(reaper=done)
 
 
 # --- the environment ----------------------------------------------------------------------------------------
@@ -279,6 +303,13 @@ def environment(world: World, rules: Rules) -> Steps:
         left = budget._replace(losses=budget.losses - 1)
         for call in dict.fromkeys(world.calls):
             yield _say(world, call, "crash"), _end(world, call)._replace(budget=left)
+    for put in world.late:
+        generation, names_x = put
+        late = list(world.late)
+        late.remove(put)
+        indexes = _set(world.indexes, generation, names_x)
+        after = world._replace(indexes=indexes, late=tuple(late))
+        yield f"late_put {generation} {_named(names_x)}", after
     if budget.lies:
         left = budget._replace(lies=budget.lies - 1)
         newest = world.redis.newest
@@ -296,16 +327,12 @@ def environment(world: World, rules: Rules) -> Steps:
 
 
 def _distrusted(world: World, rules: Rules) -> Steps:
-    """Yield what is ruled out while a safeguard of the SDK, or what is trusted, holds."""
+    """Yield what is ruled out while what is trusted holds."""
     if not rules.on("log-kept") and len(world.log) > 1:
         yield "lose_event", world._replace(log=world.log[:-1])
     if not rules.on("claims-answered") and not world.records:
         record = Record((rules.fold(world.log).newest(TENANT) or 0) + 1)
         yield f"claim {record.generation} at 0", world._replace(records=(record,))
-    if not rules.on("put-fate") and False in world.indexes:
-        generation = world.indexes.index(False)
-        indexes = _set(world.indexes, generation, True)
-        yield f"late_put {generation} with x", world._replace(indexes=indexes)
 
 
 # --- small parts --------------------------------------------------------------------------------------------

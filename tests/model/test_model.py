@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from functools import cache
+from pathlib import Path
 
 import pytest
-from tests.model.explore import I1, I3, ONE_ANSWER, PROPERTIES, STABLE, Found, explore
-from tests.model.world import SAFEGUARDS, TENANT, TRUSTED, Budget, Handle, Record, Rules, Setup, World
+from tests.model.explore import I1, I2, I3, ONE_ANSWER, PROPERTIES, STABLE, Found, explore
+from tests.model.world import (
+    SAFEGUARDS,
+    SWITCHES,
+    TENANT,
+    TRUSTED,
+    Budget,
+    Handle,
+    Record,
+    Rules,
+    Setup,
+    World,
+)
 
 B = Handle("b", "attach", "b1", tries=1)
 C = Handle("c", "attach", "c1", tries=1)
@@ -21,6 +35,8 @@ RESTART = Setup((AGAIN,), Budget(barriers=2, lies=1, losses=1, crashes=1))
 TRANSACTION = Setup((B,), Budget(barriers=2, losses=1, crashes=1), transactional=True)
 EARLY_CLAIM = Setup((B,), Budget(barriers=2, losses=1, crashes=1), records=(Record(2),))
 RESTART_AND_MOVE = Setup((B, AGAIN), Budget(barriers=1))
+LATE_PUT = Setup((B,), Budget(barriers=1, unknown_puts=1))
+LATE_PUT_AGAIN = Setup((AGAIN,), Budget(barriers=2, crashes=1, unknown_puts=2))
 RECREATED = Setup((B,), Budget(barriers=2, recreations=1, crashes=1), records=(Record(1, "y"),))
 
 WORLDS = {
@@ -32,6 +48,8 @@ WORLDS = {
     "a restart of the holder races a move": RESTART_AND_MOVE,
     "an emitter with transactions": TRANSACTION,
     "a claim before the issue": EARLY_CLAIM,
+    "an index PUT that lands late, a move": LATE_PUT,
+    "index PUTs that land late, a re-attach": LATE_PUT_AGAIN,
     "a topic created again": RECREATED,
 }
 NEEDED = [
@@ -46,7 +64,8 @@ NEEDED = [
     ("window-start", I1, EARLY_CLAIM),
     ("topic-ids", I1, RECREATED),
     ("index-first", I1, SUCCESSOR),
-    ("put-fate", I1, SUCCESSOR),
+    ("put-fate", I1, LATE_PUT_AGAIN),
+    ("outcomes-before-commit", I2, SUCCESSOR),
 ]
 ASSUMED = [
     ("log-kept", I3, ISSUE),
@@ -91,6 +110,26 @@ def test_every_safeguard_and_everything_trusted_has_a_case() -> None:
     assert [case[0] for case in ASSUMED] == list(TRUSTED)
 
 
+def test_q_6_every_safeguard_is_a_line_of_the_product() -> None:
+    """Q-6: the list of safeguards names the product's own line for each, which stands there once."""
+    tree = Path(__file__).parents[2]
+    listed = tomllib.loads((tree / "tests" / "safeguards" / "protocol.toml").read_text())["safeguard"]
+    roots = ("schemas", "issuer", "producers", "streaming_jobs")
+    product = [file.read_text() for root in roots for file in (tree / root).rglob("*.py")]
+
+    assert [line["name"] for line in listed] == [f"{name}: {what}" for name, what in SAFEGUARDS.items()]
+    assert [sum(text.count(line["text"]) for text in product) for line in listed] == [1] * len(listed)
+
+
+def test_the_documentation_says_what_is_a_rule_of_the_product_and_what_is_an_order() -> None:
+    """The table of the protocol's page names the rule that is switched off, for all others an order."""
+    page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+    rows = re.findall(r"^\| .* \(`([a-z-]+)`\) \|.* \| ([^|]*) \|$", page, re.MULTILINE)
+    rules = {name: f"the rule `{getattr(place, at).__name__}`" for name, (place, at, _) in SWITCHES.items()}
+
+    assert dict(rows) == {name: rules.get(name, "an order") for name in SAFEGUARDS}
+
+
 def test_j_8_an_intent_of_a_superseded_generation_still_passes() -> None:
     """J-8: what stood below the end offsets in the successor's event is deleted after the succession too."""
 
@@ -102,12 +141,25 @@ def test_j_8_an_intent_of_a_superseded_generation_still_passes() -> None:
     assert explore(SUCCESSOR, properties={"nothing covered": covered}).broken
 
 
+def test_q_5_late_landings_after_a_re_attach_are_in_the_search() -> None:
+    """Q-5: the worlds reach an index of the old generation that lands once the new one has deleted `x`."""
+
+    def landed(world: World, rules: Rules) -> bool:
+        written = world.indexes[1] is True and world.indexes[2] is False
+        poisoned, again = world.handles[0].poisoned, world.handles[1].generation == 2
+        return not (world.deleted and written and poisoned and again and not world.late)
+
+    found = explore(LATE_PUT_AGAIN, properties={"no late landing": landed})
+    assert found.broken
+    assert "late_put 1 with x" in found.trace
+
+
 def test_the_worlds_take_every_step() -> None:
     """No property holds only because a step that could break it is never taken."""
     taken = {step for setup in WORLDS.values() for step in search(setup).taken}
     assert taken == {
         *("call", "read_ends", "propose", "agree", "append", "append_in_flight", "land", "read_back"),
         *("project", "withdraw", "granted", "answer", "redis", "crash", "recreate_topic"),
-        *("read_index", "put_index", "emit", "commit_transaction"),
+        *("read_index", "put_index", "put_unknown", "late_put", "emit", "commit_transaction"),
         *("fix_range", "barrier_ends", "barrier", "judge", "delete", "settle", "commit"),
     }

@@ -2,22 +2,30 @@
 
 One tenant and one object `x`, named by the tenant's index at the start. The environment is modelled: it may
 lie, lag, lose and crash. The rules are the real ones: `sexton.issuer.fold` folds the log,
-`sexton.issuer.decisions` says how a call goes on, `sexton.streaming_jobs.reaper.judge` judges an intent.
+`sexton.issuer.decisions` says how a call goes on, `sexton.issuer.positions` which topic is the right one,
+`sexton.streaming_jobs.reaper.plan` what a barrier covers, `sexton.streaming_jobs.reaper.judge` judges an
+intent. A safeguard that is one of them is switched off in the product itself (`SWITCHES`); one that is an
+order of I/O is restated here, and `tests/safeguards/protocol.toml` has the product's line for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
-from sexton.issuer import fold
+from sexton.issuer import fold, positions
 from sexton.issuer.client import Subject
 from sexton.schemas import events
+from sexton.schemas.cluster import TopicIdentity
+from sexton.schemas.errors import EnvironmentFault
+from sexton.schemas.settings import Settings
 from sexton.schemas.windows import Window
+from sexton.streaming_jobs.reaper import plan
 from sexton.streaming_jobs.reaper.judge import judge
 
 TENANT = "t"
@@ -36,6 +44,7 @@ SAFEGUARDS = {
     "topic-ids": "end offsets of a re-created topic are refused",
     "index-first": "an intent is emitted only after the index was acknowledged",
     "put-fate": "an attachment with an index PUT of unknown fate emits nothing",
+    "outcomes-before-commit": "offsets are committed once the outcomes are acknowledged",
 }
 TRUSTED = {
     "log-kept": "the log never loses an event that was read",
@@ -90,6 +99,7 @@ class Handle(NamedTuple):
     """One attachment of a node: its request, and what it does with the generation that it is answered.
 
     `names_x` is whether the index, as it has read or written it, names the object; None before the read.
+    `poisoned` is whether a PUT of its index is of unknown fate.
     """
 
     node: str
@@ -99,10 +109,14 @@ class Handle(NamedTuple):
     generation: int = 0
     names_x: bool | None = None
     emitted: bool = False
+    poisoned: bool = False
 
 
 class Reaper(NamedTuple):
-    """The micro-batch `[committed, until)` and how far it has got; `until` 0: no range is fixed."""
+    """The micro-batch `[committed, until)` and how far it has got; `until` 0: no range is fixed.
+
+    `settled` is the offset below which every record has an acknowledged outcome.
+    """
 
     at: str
     committed: int = 0
@@ -110,6 +124,7 @@ class Reaper(NamedTuple):
     ends: int = 0
     barrier: int = 0
     topic: int = 0
+    settled: int = 0
 
 
 class Seen(NamedTuple):
@@ -129,10 +144,15 @@ class Budget(NamedTuple):
     crashes: int = 0
     barriers: int = 0
     recreations: int = 0
+    unknown_puts: int = 0
 
 
 class World(NamedTuple):
-    """One state. `indexes` holds for each generation whether its index names `x`, None: not written."""
+    """One state. `indexes` holds for each generation whether its index names `x`, None: not written.
+
+    `late` holds index PUTs whose answer never came, each with its generation and whether it names `x`: one
+    may land at any time, or never.
+    """
 
     log: tuple[Event, ...]
     flight: tuple[Event, ...]
@@ -140,6 +160,7 @@ class World(NamedTuple):
     topic: int
     records: tuple[Record, ...]
     indexes: tuple[bool | None, ...]
+    late: tuple[tuple[int, bool], ...]
     handles: tuple[Handle, ...]
     calls: tuple[Call, ...]
     reaper: Reaper
@@ -181,6 +202,7 @@ class Setup:
             topic=0,
             records=self.records,
             indexes=(True, *(None for _ in range(8))),
+            late=(),
             handles=handles,
             calls=(),
             reaper=Reaper(rules.first),
@@ -191,6 +213,18 @@ class Setup:
         )
 
 
+_covers = Window.covers
+SWITCHES: Mapping[str, tuple[Any, str, Callable[..., Any]]] = {
+    "compare-and-set": (fold, "_grant_fault", lambda *_: None),
+    "request-id": (fold, "_request_fault", lambda *_: None),
+    "barrier-ends": (fold, "_barrier", lambda *_: fold.VALID),
+    "below-barrier": (plan, "check_below", lambda *_: None),
+    "window-start": (Window, "covers", lambda window, offset: _covers(Window(0, window.until), offset)),
+    "topic-ids": (positions, "verify", lambda *_: None),
+}
+"""The safeguards that are pure rules of the product: where each stands, and what is there without it."""
+
+
 class Rules:
     """The real rules over the model's log, with at most one safeguard switched off: remembers results."""
 
@@ -199,15 +233,23 @@ class Rules:
         self.off = off
         self._order = {
             "barrier": ("fix_range", "judge"),
+            # Made before the range is fixed: a rule for what no order of steps promises.
             "below-barrier": ("barrier_ends", "barrier", "fix_range", "judge"),
         }.get(off or "", ("fix_range", "barrier_ends", "barrier", "judge"))
         self._states: dict[tuple[Event, ...], fold.State] = {}
         self._passes: dict[tuple[tuple[Event, ...], int, int], bool] = {}
+        self.is_right = cache(_is_right)
+        self.lies_below = cache(_lies_below)
 
     def on(self, safeguard: str) -> bool:
         """Tell whether a safeguard is in force, or what is trusted holds."""
         assert safeguard in SAFEGUARDS or safeguard in TRUSTED
         return safeguard != self.off
+
+    @property
+    def done(self) -> tuple[str, str]:
+        """The reaper's last two steps in a micro-batch."""
+        return ("settle", "commit") if self.on("outcomes-before-commit") else ("commit", "settle")
 
     @property
     def first(self) -> str:
@@ -242,19 +284,13 @@ class Rules:
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """Take the rule that is switched off out of the code, if it is one of the pure rules."""
-        match self.off:
-            case "compare-and-set":
-                with patch.object(fold, "_grant_fault", lambda *_: None):
-                    yield
-            case "request-id":
-                with patch.object(fold, "_request_fault", lambda *_: None):
-                    yield
-            case "window-start":
-                with patch.object(Window, "covers", lambda w, offset: w.until is None or offset < w.until):
-                    yield
-            case _:
-                yield
+        """Take the rule that is switched off out of the product, if it is one of its pure rules."""
+        if self.off is None or self.off not in SWITCHES:
+            yield
+            return
+        place, name, instead = SWITCHES[self.off]
+        with patch.object(place, name, instead):
+            yield
 
 
 def _real(event: Event) -> events.GenerationEvent:
@@ -267,6 +303,26 @@ def _real(event: Event) -> events.GenerationEvent:
     grants = (events.Grant(TENANT, event.generation, event.supersedes or None),)
     operation = events.IssueOperation(event.operation)
     return events.Issued(event.request, event.node, operation, event.node, 0, 1, grants, ends, NOW)
+
+
+def _lies_below(offset: int, ends: int) -> bool:
+    """Tell by the reaper's own rule whether an offset lies below a barrier's end offset."""
+    try:
+        plan.check_below(plan.TaskPlan(cast(Settings, None), "intents", 0, (ends,)), 0, offset)
+    except EnvironmentFault:
+        return False
+    return True
+
+
+def _is_right(topic: int) -> bool:
+    """Tell by the issuer's own rule whether an intents topic that was created so often is the right one."""
+    named = {"generations": "generations-0", "intents": "intents"}
+    found = named | ({"intents": f"intents-{topic}"} if topic else {})
+    try:
+        positions.verify(named, {name: TopicIdentity(each, 1, 3) for name, each in found.items()})
+    except positions.WrongTopic:
+        return False
+    return True
 
 
 def _judge(state: fold.State, offset: int, generation: int) -> bool:

@@ -15,7 +15,7 @@ from sexton.schemas.cluster import Cluster, NoSuchTopic, TopicIdentity
 from sexton.schemas.errors import EnvironmentFault, KafkaUnavailable
 from sexton.schemas.settings import Settings
 
-__all__ = ["REACH_S", "Ends", "Positions", "WrongTopic"]
+__all__ = ["REACH_S", "Ends", "Positions", "WrongTopic", "verify"]
 
 REACH_S = 15.0
 """Seconds in which brokers answer an operator's command, or are given up; folding the log may take longer."""
@@ -43,12 +43,12 @@ class Positions:
         self.log = settings.topic(records.GENERATIONS)
         self.intents = settings.topic(records.INTENTS)
         self.cluster = Cluster(settings, **{"client.id": "sexton-issuer", "socket.timeout.ms": 6000})
-        self._genesis: events.Genesis | None = None
+        self._named: Mapping[str, str] = {}
         self._partitions = 0
 
     def expect(self, genesis: events.Genesis) -> None:
         """From now on refuse topics whose ids are not those that Genesis names."""
-        self._genesis = genesis
+        self._named = {self.log: genesis.generations_topic_id, self.intents: genesis.intents_topic_id}
 
     def describe(self, deadline: Deadline) -> dict[str, TopicIdentity]:
         """Return the identities of the log and the intents topic by full name.
@@ -84,7 +84,7 @@ class Positions:
     def _read_once(self, deadline: Deadline) -> Ends | None:
         offsets = self._latest(self._partitions, deadline) if self._partitions else None
         facts = self.describe(deadline)
-        self._verify(facts)
+        verify(self._named, facts)
         # Partitions may have been added in between: their offsets must be in the answer too.
         missed, self._partitions = self._partitions, facts[self.intents].partitions
         if offsets is None or missed != self._partitions:
@@ -105,13 +105,16 @@ class Positions:
         except NoSuchTopic:
             return None  # the description that follows says which topic it is
 
-    def _verify(self, facts: Mapping[str, TopicIdentity]) -> None:
-        if self._genesis is None:
-            return
-        named = {self.log: self._genesis.generations_topic_id, self.intents: self._genesis.intents_topic_id}
-        for name, topic_id in named.items():
-            if facts[name].topic_id != topic_id:
-                raise WrongTopic(
-                    f"the log belongs to another topic {name}: {topic_id}, found {facts[name].topic_id}",
-                    hint="a topic was deleted and created again; offsets of the old one prove nothing here",
-                )
+
+def verify(named: Mapping[str, str], facts: Mapping[str, TopicIdentity]) -> None:
+    """Raise WrongTopic unless each topic has the id that Genesis names; `named` is empty before there is one.
+
+    Windows are offsets of the topics that Genesis names. Those of a topic that was created again begin at 0
+    once more, and would stand in windows of generations that are long over.
+    """
+    for name, topic_id in named.items():
+        if facts[name].topic_id != topic_id:
+            raise WrongTopic(
+                f"the log belongs to another topic {name}: {topic_id}, found {facts[name].topic_id}",
+                hint="a topic was deleted and created again; offsets of the old one prove nothing here",
+            )
