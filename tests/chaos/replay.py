@@ -1,4 +1,4 @@
-"""Replay the log with the pure rule, and hold everything that clients were told against it."""
+"""Read the log with the oracle, and hold everything that clients were told against it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from contextlib import closing
 from typing import cast
 
 from tests.chaos.journal import Answered, Barred, Journal, Judged
+from tests.chaos.oracle import Oracle, Span
 
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.fold import State, apply
 from sexton.issuer.log import decode_event
 from sexton.issuer.snapshot_topic import TopicReader
 from sexton.schemas import events, records
@@ -21,7 +21,7 @@ __all__ = ["violations"]
 
 def violations(settings: Settings, journal: Journal) -> list[str]:
     """Return every answer that the log contradicts."""
-    state, found, log = State(), [f"refused: {why}" for why in journal.refused], []
+    oracle, found, log = Oracle(), [f"refused: {why}" for why in journal.refused], []
     judged = defaultdict(list)
     for told in journal.judged:
         judged[told.log_offset].append(told)
@@ -29,36 +29,36 @@ def violations(settings: Settings, journal: Journal) -> list[str]:
         bounds = reader.bounds(Deadline.after(30))
         assert bounds is not None
         for message in reader.read(*bounds, Deadline.after(120)):
-            event = decode_event(message)
+            event, offset = decode_event(message), cast(int, message.offset())
             log.append(event)
-            apply(state, cast(int, message.offset()), event)
-            for told in judged.pop(state.log_offset, ()):
-                found += _verdicts(state, told)
+            oracle.read(offset, event)
+            for told in judged.pop(offset, ()):
+                found += _verdicts(oracle, told)
     found += [f"judged as of an offset that the log does not have: {offset}" for offset in judged]
-    found += _numbers(state, log, journal.answered)
+    found += _numbers(oracle, log, journal.answered)
     for barred in journal.barred:
         found += _barrier(log, barred)
     for judgement in journal.judged:
-        found += _stable(state, judgement)
+        found += _stable(oracle, judgement)
     return found
 
 
-def _verdicts(state: State, told: Judged) -> list[str]:
-    """The judge's rule (I1): as of its log offset, an answer is what the fold says."""
+def _verdicts(oracle: Oracle, told: Judged) -> list[str]:
+    """The judge's rule (I1): as of its log offset, an answer is what the log says."""
     found = []
     if told.log_offset < max(told.at_least, told.seen):
         found.append(f"behind: as of {told.log_offset}, known: {told.at_least}, {told.seen}")
     for subject in told.asked:
-        if state.known(subject.tenant) != (subject in told.windows):
+        if oracle.knows(subject.tenant) != (subject in told.windows):
             found.append(f"known or not: {subject} as of {told.log_offset}")
-        elif state.known(subject.tenant):
-            due = state.window(subject.tenant, subject.generation, subject.partition)
-            if told.windows[subject] != due:
+        elif oracle.knows(subject.tenant):
+            due = oracle.span(subject.tenant, subject.generation, subject.partition)
+            if _span(told.windows[subject]) != due:
                 found.append(f"verdict: {subject} {told.windows[subject]}, the log: {due}")
     return found
 
 
-def _numbers(state: State, log: list[events.GenerationEvent], answered: list[Answered]) -> list[str]:
+def _numbers(oracle: Oracle, log: list[events.GenerationEvent], answered: list[Answered]) -> list[str]:
     """I3: each number for one request, one answer for each request, both as in the log."""
     found: list[str] = []
     owner: dict[tuple[str, int], str] = {}
@@ -72,8 +72,7 @@ def _numbers(state: State, log: list[events.GenerationEvent], answered: list[Ans
                 found.append(f"given twice: {number} to {owner[number]} and {asked.request_id}")
         if not granted:
             continue
-        known = state.request(asked.request_id)
-        if known is None or (known.granted, known.caller) != (granted, asked.caller):
+        if oracle.requests.get(asked.request_id) != (asked.caller, granted):
             found.append(f"not in the log: {asked} {granted}")
         elif (event := log[answer.log_offset]) and isinstance(event, events.Issued):
             found += _ends(f"issued at {answer.log_offset}", event.ends.offsets, asked.written, answer.sent)
@@ -95,21 +94,26 @@ def _ends(what: str, ends: object, written: tuple[int, ...], sent: tuple[int, ..
     return [f"end offsets of another moment: {what}: {offsets}, written {written}, sent {sent}"]
 
 
-def _stable(state: State, told: Judged) -> list[str]:
+def _stable(oracle: Oracle, told: Judged) -> list[str]:
     """What passed below a barrier passes for ever, and what did not never does."""
     found = []
     for subject, window in told.windows.items():
         if told.ends:
             end = told.ends[subject.partition]
-            now = state.window(subject.tenant, subject.generation, subject.partition)
-            if _below(now, end) != _below(window, end):
+            now = oracle.span(subject.tenant, subject.generation, subject.partition)
+            if _below(now, end) != _below(_span(window), end):
                 found.append(f"changed: {subject} {window} is {now} now, below {end}")
     return found
 
 
-def _below(window: Window | None, end: int) -> tuple[int, int] | None:
+def _span(window: Window | None) -> Span | None:
+    return None if window is None else (window.start, window.until)
+
+
+def _below(span: Span | None, end: int) -> Span | None:
     """The positions below `end` that pass, None for none."""
-    if window is None:
+    if span is None:
         return None
-    until = end if window.until is None else min(end, window.until)
-    return (window.start, until) if window.start < until else None
+    start, until = span
+    until = end if until is None else min(end, until)
+    return (start, until) if start < until else None

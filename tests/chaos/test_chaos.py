@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from tests.chaos import oracle
 from tests.chaos.launcher import PLANTS
 from tests.chaos.run import run
 
 from sexton.deploy.local import LocalStack
+from sexton.issuer import fold
 
 pytestmark = pytest.mark.real
 
@@ -34,25 +38,43 @@ def test_faults_at_random(alone: LocalStack) -> None:
     assert report.verdicts > 50
 
 
-@pytest.mark.parametrize(
-    ("plant", "found"),
-    [
-        ("answer_before_read_back", "not in the log|given twice"),
-        ("no_compare_and_set", "not in the log|given twice|verdict"),
-        ("request_id_ignored", "not in the log|two answers"),
-        ("ends_read_late", "end offsets of another moment"),
-        ("ends_read_early", "end offsets of another moment"),
-        ("windows_stay_open", "verdict"),
-    ],
-)
-def test_a_planted_bug_is_found(alone: LocalStack, plant: str, found: str) -> None:
-    """With one safeguard taken out a short run finds a violation of its kind."""
+PLANTED = {
+    "answer_before_read_back": "not in the log|given twice",
+    "no_compare_and_set": "not in the log|given twice|verdict",
+    "request_id_ignored": "not in the log|two answers",
+    "ends_read_late": "end offsets of another moment",
+    "ends_read_early": "end offsets of another moment",
+    "windows_stay_open": "verdict",
+    "windows_end_a_record_early": "verdict",
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+def test_a_planted_bug_is_found(alone: LocalStack, plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one safeguard taken out a short run finds a violation of its kind.
+
+    The fold is wrong in this process too where it is in the issuers': the oracle does not use it.
+    """
+    if plant == "windows_end_a_record_early":
+        monkeypatch.setattr(fold, "Issue", fold.Issue)  # put back at the end
+        PLANTS[plant]()
     kinds = ["redis flushed", "redis scripts flushed", "redis key deleted"]
     report = run(alone, 2, 10, plant=plant, most_s=2, kinds=kinds)
 
-    assert any(re.match(found, violation) for violation in report.violations), report.violations[:5]
+    found = [violation for violation in report.violations if re.match(PLANTED[plant], violation)]
+    assert found, report.violations[:5]
 
 
 def test_every_plant_is_run() -> None:
     """Each planted bug has its test."""
-    assert len(PLANTS) == 6
+    assert list(PLANTS) == list(PLANTED)
+
+
+def test_the_oracle_is_no_copy_of_the_fold() -> None:
+    """What a run is held against knows events and nothing of the issuer."""
+    tree = ast.parse(Path(oracle.__file__).read_text())
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+
+    assert not names
+    assert {str(module) for module in modules if str(module).startswith("sexton")} == {"sexton.schemas"}
