@@ -98,13 +98,16 @@ def edited(line: Line, tree: Path = TREE) -> str:
 
 
 @functools.cache
-def _tests(tree: Path) -> dict[str, list[Path]]:
-    """Return the files of each test function, by its name."""
-    found: dict[str, list[Path]] = {}
+def _tests(tree: Path) -> dict[str, list[str]]:
+    """Return the tests of each name as pytest names them, those in classes too."""
+    found: dict[str, list[str]] = {}
     for file in sorted((tree / "tests").rglob("test_*.py")):
-        for node in ast.parse(file.read_text()).body:
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                found.setdefault(node.name, []).append(file.relative_to(tree))
+        module = ast.parse(file.read_text())
+        classes = [(f"{node.name}::", node.body) for node in module.body if isinstance(node, ast.ClassDef)]
+        for place, body in [("", module.body), *classes]:
+            for node in body:
+                if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                    found.setdefault(node.name, []).append(f"{file.relative_to(tree)}::{place}{node.name}")
     return found
 
 
@@ -115,11 +118,11 @@ def node_ids(names: Iterable[str], tree: Path = TREE) -> list[str]:
 
 def _node_id(name: str, tree: Path) -> str:
     stem, _, rest = name.rpartition("::")
-    files = _tests(tree).get(rest.partition("[")[0], [])
-    files = [file for file in files if stem in ("", file.stem)]
-    if len(files) != 1:
-        raise Misfit(f"a test must be in one file: {name}, found in: {', '.join(map(str, files)) or 'none'}")
-    return f"{files[0]}::{rest}"
+    test, bracket, case = rest.partition("[")
+    ids = [each for each in _tests(tree).get(test, []) if stem in ("", Path(each.partition("::")[0]).stem)]
+    if len(ids) != 1:
+        raise Misfit(f"a test must be in one place: {name}, found: {', '.join(ids) or 'none'}")
+    return f"{ids[0]}{bracket}{case}"
 
 
 def _read(file: Path) -> dict[str, Any]:
