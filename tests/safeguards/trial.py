@@ -7,10 +7,10 @@ starts with `sys.executable` (a reaper, an issuer, Spark's workers) is the edite
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sysconfig
 import venv
@@ -31,7 +31,6 @@ for part in sys.argv[2:]:
     paths = importlib.import_module(f"sexton.{part}").__path__
     assert all(pathlib.Path(path).is_relative_to(sys.argv[1]) for path in paths), list(paths)
 """
-_MOST_S = 1200
 # An edit that only breaks the code says nothing of what it protected.
 _BROKEN = re.compile(
     r"\b(NameError|UnboundLocalError|ImportError|ModuleNotFoundError|SyntaxError|IndentationError)\b: "
@@ -76,6 +75,10 @@ class Copy:
         subprocess.run(
             [self.python, "-c", _WHERE, self.tree, *_ROOTS], cwd=folder, check=True, env=_environment()
         )
+        self._zygote = subprocess.Popen(
+            [self.python, "-m", "tests.safeguards.zygote"],
+            cwd=self.tree, env=_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
 
     def _interpreter(self) -> Path:
         """Make a virtual environment that sees the installed packages, and the product in the copy alone.
@@ -97,24 +100,23 @@ class Copy:
 
     def run(self, tests: Sequence[str]) -> Run:
         """Run tests, named as pytest does, on the copy as it is now."""
-        report = self.folder / "report.xml"
+        report, printed = self.folder / "report.xml", self.folder / "printed"
         report.unlink(missing_ok=True)
-        command = [
-            *(str(self.python), "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"),
-            *(f"--junitxml={report}", f"--basetemp={self.folder / 'pytest'}", *tests),
+        options = [
+            "-q",
+            "--no-header",
+            "-p",
+            "no:cacheprovider",
+            "-W",
+            "ignore::pytest.PytestAssertRewriteWarning",
         ]
+        options += [f"--junitxml={report}", f"--basetemp={self.folder / 'pytest'}"]
         started = monotonic()
-        process = subprocess.Popen(
-            command, cwd=self.tree, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, start_new_session=True,
-        )  # fmt: skip
-        try:
-            text, _ = process.communicate(timeout=_MOST_S)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise
-        return _read(report, text, monotonic() - started)
+        assert self._zygote.stdin is not None
+        assert self._zygote.stdout is not None
+        print(json.dumps([str(printed), *options, *tests]), file=self._zygote.stdin, flush=True)
+        self._zygote.stdout.readline()
+        return _read(report, printed.read_text(), monotonic() - started)
 
     def without(self, line: Line) -> Run:
         """Run a line's tests without its safeguard."""
