@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 
 import pytest
 from tests.support.chain import Chain, forget_last_commit, keys
@@ -190,23 +189,6 @@ def test_j_5_a_replayed_micro_batch_changes_no_outcome(chain: Chain, store: Obje
     assert before[0] == {"gone": "deleted", "stale": "stale", "guarded": "changed"}
     assert before[1] == ["guarded", "stale"]
     assert first.intents == second.intents
-
-
-def test_a_lost_checkpoint_starts_over_without_harm(chain: Chain, store: ObjectStore) -> None:
-    """Without its checkpoint the job reads from the earliest offset, and decides the same."""
-    put(store, chain.bucket, ["a", "b"])
-    with chain.issuer() as issuer:
-        generation = issuer.attach("a", "t").generation
-    chain.emit(chain.intent("t", generation, ["a"], intent_id="one"))
-    chain.reap()
-    assert chain.settings.checkpoint is not None
-    shutil.rmtree(chain.settings.checkpoint)
-
-    counts = chain.reap()
-
-    assert counts.records == 1
-    assert chain.words() == {"one": "deleted"}
-    assert left(store, chain.bucket) == ["b"]
 
 
 @pytest.mark.parametrize(

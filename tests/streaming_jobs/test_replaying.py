@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -221,6 +222,24 @@ def test_x_10_a_store_that_wants_md5_gets_it(chain: Chain, s3: S3Recorder) -> No
 
     assert (folded(chain, intent), s3.objects("bucket")) == ([GONE], {})
     assert (chain.dead_letters(), chain.deferred()) == ([], [])
+
+
+def test_x_11_a_lost_checkpoint_starts_over_without_harm(chain: Chain, s3: S3Recorder) -> None:
+    """X-11: without its checkpoint everything is read again, and looked at before it is sent: one marker."""
+    s3.create_bucket("bucket", {"a": b"", "stays": b""}, versioning="Enabled")
+    with chain.issuer() as issuer:
+        generation = issuer.attach("node", "tenant").generation
+    intent = bound(chain, generation, "a")
+    chain.emit(intent)
+    chain.reap(s3_endpoint_url=s3.url)
+    assert chain.settings.checkpoint is not None
+    shutil.rmtree(chain.settings.checkpoint)
+
+    assert chain.reap(s3_endpoint_url=s3.url).records == 1
+
+    assert (folded(chain, intent), chain.dead_letters(), chain.deferred()) == ([GONE], [], [])
+    assert markers(s3, "bucket", ["a"]) == {"a": 1}
+    assert sorted(s3.objects("bucket")) == ["stays"]
 
 
 def test_x_11_a_late_answer_and_a_replay_make_one_marker(chain: Chain, s3: S3Recorder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from sexton.streaming_jobs.reaper.checkpoint import (
 from sexton.streaming_jobs.reaper.dry_run import dry_run, word_of
 from sexton.streaming_jobs.reaper.lock import CheckpointLock, CheckpointLocked
 from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
+from sexton.streaming_jobs.spark import kafka_source_options
 
 real = pytest.mark.real
 spark_ = pytest.mark.spark
@@ -66,6 +68,14 @@ def test_f_9_intents_lost_to_retention_are_named(chain: Chain) -> None:
     with pytest.raises(CheckpointRefused, match="partition 0, offsets 1 to 3"):
         chain.reap()
 
+    # Gone while the reaper runs, when nothing of ours looks any more: what reads it does not skip it.
+    topic = chain.settings.topic(records.INTENTS)
+    partitions = Cluster(chain.settings).topics([topic])[topic].found.partitions
+    starting = json.dumps({topic: {str(p): 1 if p == 0 else -2 for p in range(partitions)}})
+    read = chain.spark.read.format("kafka").options(**kafka_source_options(chain.settings, topic))
+    with pytest.raises(Exception, match="failOnDataLoss"):
+        read.option("startingOffsets", starting).load().count()
+
 
 @real
 @spark_
@@ -74,6 +84,11 @@ def test_a_damaged_checkpoint_is_refused(chain: Chain) -> None:
     chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
     chain.reap()
     folder = Path(str(chain.settings.checkpoint))
+    binding = folder / "sexton-binding.json"
+    binding.rename(folder / "away")
+    with pytest.raises(CheckpointRefused, match=r"in use and not bound to a topic: sexton-binding\.json"):
+        chain.reap()
+    (folder / "away").rename(binding)
     (folder / "offsets" / ".0.crc").unlink()
     (folder / "offsets" / "0").write_text("v1\n{}\nnot json")
 

@@ -10,6 +10,7 @@ import pytest
 from sexton.issuer.client import Subject, Validation
 from sexton.schemas import events
 from sexton.schemas.codec import Codec
+from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.settings import load
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.decode import Record
@@ -78,6 +79,33 @@ def test_pieces_keep_every_record_in_order() -> None:
     assert [record for piece in found for record in piece] == batch
     assert [len(piece) for piece in found] == [3, 3, 1]
     assert list(pieces(iter(()))) == []
+
+
+def test_only_what_lies_below_the_barrier_is_judged() -> None:
+    """J-12: a record, or a first position, at the barrier's end or in a partition that it lacks is held."""
+    intent = records(1, 1)[0].value
+    assert intent is not None
+
+    def of_intents(partition: int, offset: int) -> tuple[TaskPlan, Record]:
+        return TaskPlan(load({}), TOPIC_ID, 7, (3, 2)), Record(partition, offset, 0, None, intent)
+
+    def of_copies(partition: int, offset: int) -> tuple[TaskPlan, Record]:
+        first = events.Position(TOPIC_ID, partition, offset)
+        copy = events.DeferredIntent(first, NOW, "held", "", 1, None, None, intent)
+        plan = TaskPlan(load({}), TOPIC_ID, 7, (3, 2), topic="deferred", deferred_topic_id="d" * 22)
+        return plan, Record(0, 10**6, 0, None, Codec().encode(copy))
+
+    for made in (of_intents, of_copies):
+        for partition, offset in ((0, 2), (1, 1)):
+            work = work_of(Issuer())
+            work.plan, record = made(partition, offset)
+            take(work, [record])
+            assert len(settle(work)) == 1
+        for partition, offset in ((0, 3), (1, 2), (1, 9), (2, 0)):
+            work = work_of(Issuer())
+            work.plan, record = made(partition, offset)
+            with pytest.raises(EnvironmentFault, match=f"partition={partition} offset={offset}"):
+                take(work, [record])
 
 
 def test_the_first_question_goes_once_it_keeps_the_store_busy() -> None:
