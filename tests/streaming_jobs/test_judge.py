@@ -13,7 +13,15 @@ from sexton.issuer.client import Subject
 from sexton.schemas import events
 from sexton.schemas.events import VerdictResult
 from sexton.schemas.windows import Window
-from sexton.streaming_jobs.reaper.judge import Allowed, NotYet, Rules, judge, parse_allow, subjects
+from sexton.streaming_jobs.reaper.judge import (
+    Allowed,
+    NotYet,
+    Rules,
+    judge,
+    parse_allow,
+    probes_under,
+    subjects,
+)
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 GUARD = events.GenerationGuard("t", 8)
@@ -188,6 +196,30 @@ def test_what_this_reaper_may_not_execute_is_refused(
     assert verdict.reason == reason
 
 
+@pytest.mark.parametrize(
+    ("prefix", "depth", "reason"),
+    [
+        ("a/b/", 2, "pass"),
+        ("a/", 2, "prefix-refused"),
+        ("a//", 2, "prefix-refused"),
+        ("a/", 0, "pass"),
+        ("/", 0, "prefix-refused"),
+        ("", 0, "prefix-refused"),
+        ("a", 1, "prefix-refused"),
+    ],
+)
+def test_x_16_a_prefix_lies_as_deep_as_the_settings_ask(prefix: str, depth: int, reason: str) -> None:
+    """X-16: a prefix with fewer segments is refused, and a whole bucket whatever the settings say."""
+    asked = intent(PROMISE, action=events.DeletePrefix("bucket", prefix))
+
+    verdict = judge(
+        asked, at(5), {}, topic_id="topic", log_offset=77, now=NOW, rules=Rules(prefix_depth=depth)
+    )
+
+    assert isinstance(verdict, events.Verdict)
+    assert verdict.reason == reason
+
+
 def test_a_position_of_another_topic_proves_nothing() -> None:
     """J-13: windows are offsets of the topic that is there now."""
     verdict = judge(
@@ -234,6 +266,26 @@ def test_allow_list_covers_every_key_or_refuses(allow: list[str], allowed: bool)
 
     assert (verdict.result is VerdictResult.PASS) == allowed
     assert allowed or verdict.reason == "not-allowed"
+
+
+@pytest.mark.parametrize(
+    ("tombstone", "allowed"), [(None, True), ("a/tombstone", True), ("b/tombstone", False)]
+)
+def test_x_18_a_tombstone_lies_in_the_allow_list(tombstone: str | None, allowed: bool) -> None:
+    """X-18: the tombstone of a prefix is a key that goes, too."""
+    asked = intent(PROMISE, action=events.DeletePrefix("bucket", "a/1/", tombstone=tombstone))
+
+    verdict = decide(asked, allow=parse_allow(["bucket/a/"]))
+
+    assert (verdict.result is VerdictResult.PASS) == allowed
+
+
+def test_x_18_probes_keep_to_the_allow_list() -> None:
+    """X-18: the keys of a probe begin with what is allowed there; nothing is asked of them elsewhere."""
+    allow = parse_allow(["one/a/", "one/b/", "whole/a/", "whole", "whole/b/"])
+
+    assert probes_under(allow) == {"one": "a/", "whole": ""}
+    assert probes_under(()) == {}
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 from tests.support.chain import Chain, forget_last_commit, keys
 

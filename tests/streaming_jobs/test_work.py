@@ -108,6 +108,31 @@ def test_only_what_lies_below_the_barrier_is_judged() -> None:
                 take(work, [record])
 
 
+class Elsewhere(Issuer):
+    """Judges another intents topic, and remembers how old its answers may be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_least: list[int] = []
+
+    def validate(self, asked: list[Subject], *, at_least: int) -> Validation:
+        """Answer for the other topic."""
+        self.at_least.append(at_least)
+        return Validation(at_least, "o" * 22, dict.fromkeys(asked))
+
+
+def test_only_windows_of_this_topic_as_of_the_barrier_judge() -> None:
+    """J-2, J-13: the issuer answers as of the barrier at least; of another topic its answer says nothing."""
+    issuer = Elsewhere()
+    work = work_of(issuer)
+    take(work, records(1, 1))
+
+    with pytest.raises(EnvironmentFault, match="another intents topic: ooo"):
+        settle(work)
+
+    assert issuer.at_least == [work.plan.log_offset]
+
+
 def test_the_first_question_goes_once_it_keeps_the_store_busy() -> None:
     """Where each intent is another tenant's the first ones do not wait for thousands that follow."""
     issuer = Issuer()
