@@ -1,6 +1,10 @@
 """A black-hole S3 server for benchmarks: deletes nothing, answers like a store, keeps what it was sent.
 
     python benchmarks/blackhole.py --port 9500 --keep bodies.bin [--latency-ms 5] [--transient-share 0.01]
+        [--certificate server.pem --key server-key.pem]
+
+With a certificate it listens on a second port, over TLS, and is one server behind both: what comes in by
+either is counted and kept together.
 
 Every DeleteObjects request is answered verbosely (one `<Deleted>` per key; nothing per key when it asks for
 `<Quiet>`), every DeleteObject with 204, what a client asks of a bucket as a plain bucket would, and any other
@@ -25,9 +29,10 @@ import itertools
 import json
 import re
 import signal
+import ssl
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -261,10 +266,14 @@ async def serve(
     port: int,
     keep: Path | None,
     latency_ms: float = 0.0,
-    ready: Callable[[int], None] | None = None,
+    ready: Callable[[Sequence[int]], None] | None = None,
     transient_share: float = 0.0,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Serve on 127.0.0.1 until SIGTERM or SIGINT; port 0 takes a free one and tells it to `ready`."""
+    """Serve on 127.0.0.1 until SIGTERM or SIGINT, with `tls` on a second, free port over TLS, too.
+
+    Port 0 takes a free one; `ready` gets the ports, the plain one first.
+    """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -272,11 +281,16 @@ async def serve(
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(keep.open("ab", buffering=1 << 20)) if keep else None
         hole = _Hole(Stats(), file, latency_ms / 1000, transient_share)
-        server = await loop.create_server(lambda: _Connection(hole), "127.0.0.1", port, backlog=512)
+        servers = []
+        for at, context in [(port, None)] + ([(0, tls)] if tls else []):
+            servers.append(
+                await loop.create_server(lambda: _Connection(hole), "127.0.0.1", at, backlog=512, ssl=context)
+            )
         if ready is not None:
-            ready(server.sockets[0].getsockname()[1])
+            ready([server.sockets[0].getsockname()[1] for server in servers])
         await stop.wait()
-        server.close()
+        for server in servers:
+            server.close()
 
 
 def kept_keys(path: Path) -> Iterator[list[bytes]]:
@@ -335,24 +349,30 @@ def _chunked(keys: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def main() -> int:
-    """Run the server; the port goes to stdout once it listens."""
+    """Run the server; its ports go to stdout once it listens, one a line, the plain one first."""
     parser = argparse.ArgumentParser(description="black-hole S3 server for benchmarks")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--keep", type=Path, help="append every DeleteObjects body to this file")
     parser.add_argument("--latency-ms", type=float, default=0.0, help="wait this long before each reply")
     parser.add_argument("--transient-share", type=float, default=0.0, help="of the keys, failed once")
+    parser.add_argument("--certificate", type=Path, help="PEM: listen over TLS, too")
+    parser.add_argument("--key", type=Path, help="PEM: the certificate's private key")
     args = parser.parse_args()
+    tls = None
+    if args.certificate:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(args.certificate, args.key)
     run = asyncio.run
     with contextlib.suppress(ImportError):
         import uvloop
 
         run = uvloop.run
-    run(
-        serve(
-            args.port, args.keep, args.latency_ms, lambda port: print(port, flush=True), args.transient_share
-        )
-    )
+    run(serve(args.port, args.keep, args.latency_ms, _tell, args.transient_share, tls))
     return 0
+
+
+def _tell(ports: Sequence[int]) -> None:
+    print("\n".join(map(str, ports)), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,16 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import psutil
+from benchmarks.blackhole import VerifyResult, verify
+from benchmarks.certificates import make_certificate
 from rich.console import Console
 from rich.table import Table
 
@@ -34,9 +37,11 @@ __all__ = [
     "Parts",
     "Sampler",
     "Target",
+    "check_sent",
     "cpu_per_key",
     "machine",
     "median",
+    "missed_targets",
     "open_bench",
     "say",
     "write_results",
@@ -82,35 +87,46 @@ def machine() -> dict[str, Any]:
 
 @dataclass(slots=True)
 class BlackHole:
-    """The black-hole S3 server; `kept` holds every body that it was sent since the last reset."""
+    """The black-hole S3 server; `kept` holds every body that it was sent since the last reset.
 
-    port: int
+    `url` is its endpoint over TLS, `plain_url` the one on plain HTTP; `authority` the PEM file that clients
+    are to trust.
+    """
+
+    url: str
+    plain_url: str
     kept: Path
+    authority: Path
     process: subprocess.Popen[str]
 
-    @property
-    def url(self) -> str:
-        """Its endpoint."""
-        return f"http://127.0.0.1:{self.port}"
-
     @classmethod
-    def start(cls, kept: Path) -> BlackHole:
-        """Start it on a free port."""
+    def start(cls, folder: Path) -> BlackHole:
+        """Start it on free ports, with a certificate made for it, its files in the folder."""
+        kept, made = folder / "kept.bin", make_certificate(folder)
         command = [sys.executable, str(Path(__file__).with_name("blackhole.py")), "--keep", str(kept)]
+        command += ["--certificate", str(made.certificate), "--key", str(made.key)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
-        return cls(int(process.stdout.readline()), kept, process)
+        plain, tls = int(process.stdout.readline()), int(process.stdout.readline())
+        return cls(f"https://127.0.0.1:{tls}", f"http://127.0.0.1:{plain}", kept, made.authority, process)
 
     def reset(self) -> None:
         """Forget everything it was sent."""
-        with urllib.request.urlopen(f"{self.url}/__reset") as reply:
-            reply.read()
+        self._control("reset")
+
+    def play(self, **played: float) -> None:
+        """Play this latency (`latency_ms`) and this share of keys that fail once (`transient_share`)."""
+        self._control(f"set?{urlencode(played)}")
 
     def stats(self) -> dict[str, Any]:
         """Flush the kept bodies and return the counters."""
-        with urllib.request.urlopen(f"{self.url}/__stats") as reply:
-            found: dict[str, Any] = json.load(reply)
+        found: dict[str, Any] = json.loads(self._control("stats"))
         return found
+
+    def _control(self, what: str) -> bytes:
+        # By the plain port: how it is asked is no part of what is measured.
+        with urllib.request.urlopen(f"{self.plain_url}/__{what}") as reply:
+            return bytes(reply.read())
 
     def stop(self) -> None:
         """End it."""
@@ -118,6 +134,15 @@ class BlackHole:
         self.process.wait(10)
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+
+def check_sent(hole: BlackHole, due: Iterable[str], who: str) -> VerifyResult:
+    """Return how the keys that the black hole was sent compare; RuntimeError unless they are those due."""
+    hole.stats()  # flushes what is kept
+    sent = verify(hole.kept, due)
+    if not sent.exact:
+        raise RuntimeError(f"{who}: not the keys due: missing {sent.missing}, unexpected {sent.unexpected}")
+    return sent
 
 
 @dataclass(slots=True)
@@ -140,15 +165,19 @@ class Bench:
 
 @contextmanager
 def open_bench(name: str, partitions: int = 8) -> Iterator[Bench]:
-    """Start Kafka, Valkey, the issuer and a black hole in a temporary folder; remove all afterwards."""
+    """Start Kafka, Valkey, the issuer and a black hole in a temporary folder; remove all afterwards.
+
+    What uses the stack reaches the black hole over TLS, unless it is given `plain_url`.
+    """
     with tempfile.TemporaryDirectory(prefix=f"sexton-bench-{name}-") as folder:
         directory = Path(folder)
         say(f"{name}: starting servers")
-        hole = BlackHole.start(directory / "kept.bin")
+        hole = BlackHole.start(directory)
         environ = {k: v for k, v in os.environ.items() if not k.startswith(("SEXTON_", "AWS_"))}
         environ |= {k: v for k, v in os.environ.items() if k == "SEXTON_CACHE_DIR"}
         environ |= {
             "SEXTON_S3_ENDPOINT_URL": hole.url,
+            "AWS_CA_BUNDLE": str(hole.authority),
             "AWS_ACCESS_KEY_ID": "bench",
             "AWS_SECRET_ACCESS_KEY": "bench-secret",
             "AWS_DEFAULT_REGION": "us-east-1",
@@ -281,10 +310,11 @@ def write_results(
     figures: Mapping[str, float],
     targets: Mapping[str, Target] | None = None,
     described: Mapping[str, Any] | None = None,
-) -> None:
-    """Write `results/<name>.json` and print the figures beside their targets.
+) -> int:
+    """Write `results/<name>.json`, print the figures beside their targets and return the exit code.
 
-    `described` is the machine as it was when the benchmark began, its load included.
+    That is 1 when a target was missed. `described` is the machine as it was when the benchmark began, its
+    load included.
     """
     RESULTS.mkdir(exist_ok=True)
     host = dict(described or machine())
@@ -299,6 +329,15 @@ def write_results(
         verdict = "" if target is None else "reached" if target.met(value) else "not reached"
         table.add_row(figure, _number(value), wanted, verdict)
     Console().print(table)
+    missed = missed_targets(figures, targets or {})
+    if missed:
+        say(f"targets not reached: {', '.join(missed)}")
+    return 1 if missed else 0
+
+
+def missed_targets(figures: Mapping[str, float], targets: Mapping[str, Target]) -> list[str]:
+    """Return the names of figures that do not reach their target; what was not measured has missed none."""
+    return [name for name, target in targets.items() if name in figures and not target.met(figures[name])]
 
 
 def _number(value: float) -> str:

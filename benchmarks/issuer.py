@@ -6,6 +6,7 @@ python -m benchmarks.issuer [--tenants 100000] [--attaches 500] [--runs 3] [--la
 from __future__ import annotations
 
 import argparse
+import sys
 import threading
 import time
 from typing import Any
@@ -124,8 +125,8 @@ def one_run(bench: Bench, client: IssuerClient, args: argparse.Namespace, number
     return run
 
 
-def main() -> None:
-    """Run all and write the results."""
+def main() -> int:
+    """Run all, write the results and return the exit code."""
     parser = argparse.ArgumentParser(description="the issuer")
     parser.add_argument("--tenants", type=int, default=100_000)
     parser.add_argument("--attaches", type=int, default=500)
@@ -160,7 +161,7 @@ def main() -> None:
         **{f"issuer.{name}": value for name, value in boundary.items()},
         **{f"issuer.{_STARTED.get(name, name)}": value for name, value in started.items()},
     }
-    write_results("issuer", runs, figures, _TARGETS, described)
+    return write_results("issuer", runs, figures, _TARGETS, described)
 
 
 _STARTED = {"start_s": "start_1m_tenants_s", "start_redis_empty_s": "start_1m_tenants_redis_empty_s"}
@@ -172,4 +173,4 @@ def tenant_name(number: int) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -76,8 +77,8 @@ def emit(bench: Bench, rate: float, seconds: float) -> dict[str, float]:
     return asked
 
 
-def main() -> None:
-    """Run all windows and write the results."""
+def main() -> int:
+    """Run all windows, write the results and return the exit code."""
     parser = argparse.ArgumentParser(description="intent to outcome")
     parser.add_argument("--keys-per-s", type=float, default=_tenth_of_measured())
     parser.add_argument("--seconds", type=float, default=30.0, help="of one window")
@@ -112,7 +113,7 @@ def main() -> None:
         "latency.load_keys_per_s": args.keys_per_s,
     }
     targets = {"latency.p99_s": Target("<=", _TRIGGER_S + 2, "s")}
-    write_results("latency", runs, figures, targets, described)
+    return write_results("latency", runs, figures, targets, described)
 
 
 def _windows(
@@ -147,4 +148,4 @@ def _tenth_of_measured() -> float:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,6 +6,7 @@ python -m benchmarks.memory [--small 2000000] [--large 10000000] [--runs 1]
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from benchmarks.harness import Target, machine, median, open_bench, say, write_results
@@ -17,8 +18,8 @@ _NAMES = {"jvm": "driver", "workers": "worker", "driver": "driver_python"}
 _FLAT = 1.15
 
 
-def main() -> None:
-    """Measure both backlogs on one topic and write the results."""
+def main() -> int:
+    """Measure both backlogs on one topic, write the results and return the exit code."""
     parser = argparse.ArgumentParser(description="peak memory by backlog")
     parser.add_argument("--small", type=int, default=2_000_000)
     parser.add_argument("--large", type=int, default=10_000_000)
@@ -48,8 +49,8 @@ def main() -> None:
         for name in figures
         if name.endswith("_10m")
     }
-    write_results("memory", runs, figures, targets, described)
+    return write_results("memory", runs, figures, targets, described)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

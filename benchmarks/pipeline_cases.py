@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import urllib.request
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
-from benchmarks.blackhole import verify
-from benchmarks.harness import Bench, machine, say
+from benchmarks.accounting import outcomes, tally
+from benchmarks.harness import Bench, check_sent, machine, say
 from benchmarks.reaper_run import work_off
-from benchmarks.workload import Backlog, Piece
+from benchmarks.workload import KEYS_PER_INTENT, Backlog, Piece
 
 __all__ = ["CASES", "LATENCY", "ODD", "TRANSIENT", "Case", "OddBacklog", "reaper", "run"]
 
@@ -48,31 +45,32 @@ class OddBacklog(Backlog):
 def reaper(
     bench: Bench, backlog: Backlog, env: dict[str, str] | None = None, **played: float
 ) -> dict[str, Any]:
-    """Write the backlog and run the reaper over it; RuntimeError unless exactly the due keys were sent.
+    """Write the backlog and run the reaper over it, and check what it did and what it wrote.
 
-    The reaper goes on where the one before it ended. What was settled once cannot be measured again: the
-    issuer keeps no windows below it, so that it would be judged stale.
+    RuntimeError unless exactly the due keys were sent and every intent has its one outcome. The reaper goes
+    on where the one before it ended. What was settled once cannot be measured again: the issuer keeps no
+    windows below it, so that it would be judged stale.
     """
     backlog.produce(bench.settings)
-    _play(bench, **played)
+    bench.hole.play(**played)
     bench.hole.reset()
     try:
         run = work_off(bench, backlog.intents, env, resume=True)
     finally:
-        _play(bench)
+        bench.hole.play()
     steady = run.steady()
-    say(f"reaper: {steady['keys_per_s']:,} keys/s; comparing the sets of keys")
+    say(f"reaper: {steady['keys_per_s']:,} keys/s; comparing the sets of keys and the outcomes")
     stats = bench.hole.stats()
-    sent = verify(bench.hole.kept, backlog.due())
-    if not sent.exact:
-        words = sum((Counter(batch["intents"]) for batch in run.batches), Counter())
-        raise RuntimeError(
-            f"not the keys due: missing {sent.missing}, unexpected {sent.unexpected}; intents: {dict(words)}"
-        )
+    sent = check_sent(bench.hole, backlog.due(), "reaper")
+    told = tally(backlog.due_by_intent(), outcomes(bench.settings, backlog.run_id), KEYS_PER_INTENT)
+    deleted = sent.keys - sent.duplicated
+    if not told.exact or told.keys.get("deleted", 0) != deleted or run.deleted() != deleted:
+        raise RuntimeError(f"keys deleted: {deleted:,}, by progress: {run.deleted():,}; outcomes: {told}")
     return {
         **steady,
         "batches": len(run.batches),
-        "keys_deleted": sent.keys - sent.duplicated,
+        "intents": dict(told.intents),
+        "keys_deleted": deleted,
         "keys_deleted_twice": sent.duplicated - stats["failed_once"],
         "keys_failed_once": stats["failed_once"],
         "single_calls": stats["singles"],
@@ -89,24 +87,16 @@ def reaper(
 def run(case: Case, bench: Bench, keys: int, in_flight: int) -> dict[str, Any]:
     """Run the reaper once over a backlog of its own, with what the case plays.
 
-    `limit_keys_per_s` is what the requests in flight allow at that latency (None without one), and
-    `bounded_keys_per_s` the rate to hold against it: of the keys that are deleted, since stale ones need no
-    request.
+    `limit_keys_per_s` is what the requests in flight allow at that latency, None without one.
     """
     say(f"case: {case.kind}")
     backlog = OddBacklog(keys) if case is ODD else Backlog(keys)
     if not case.latency_ms:
         done = reaper(bench, backlog, transient_share=case.transient_share)
-        return {**done, "kind": case.kind, "limit_keys_per_s": None, "bounded_keys_per_s": done["keys_per_s"]}
+        return {**done, "kind": case.kind, "limit_keys_per_s": None}
     tasks = os.cpu_count() or 1
     env = {"SEXTON_REAPER_REQUESTS_IN_FLIGHT": str(in_flight), "SEXTON_REAPER_CORES": str(tasks)}
     done = reaper(bench, backlog, env, latency_ms=case.latency_ms)
     limit = tasks * in_flight * 1000 / (case.latency_ms / 1000)
-    sent = done["keys_per_s"] * backlog.due_keys / backlog.keys
-    say(f"{sent:,.0f} keys/s deleted, of {limit:,.0f} that {tasks} tasks with {in_flight} requests allow")
-    return {**done, "kind": case.kind, "limit_keys_per_s": limit, "bounded_keys_per_s": round(sent)}
-
-
-def _play(bench: Bench, **played: float) -> None:
-    with urllib.request.urlopen(f"{bench.hole.url}/__set?{urlencode(played)}") as reply:
-        reply.read()
+    say(f"{done['keys_per_s']:,} keys/s, of {limit:,.0f} that {tasks} tasks with {in_flight} requests allow")
+    return {**done, "kind": case.kind, "limit_keys_per_s": limit}

@@ -46,12 +46,16 @@ class Share:
 
 @dataclass(slots=True)
 class Done:
-    """What one process did after its warm-up; times are monotonic seconds."""
+    """What one process did: keys after its warm-up, and between which monotonic seconds.
+
+    `read` has for each partition the offset below which every key of its share was deleted.
+    """
 
     keys: int
     requests: int
     started: float
     ended: float
+    read: dict[int, int]
 
 
 def work(share: Share) -> Done:
@@ -70,7 +74,7 @@ def work(share: Share) -> Done:
         }
     )
     consumer.assign([TopicPartition(share.topic, *partition) for partition in share.partitions])
-    done = Done(0, 0, 0.0, 0.0)
+    done = Done(0, 0, 0.0, 0.0, dict(share.partitions))
     waiting: dict[str, list[str]] = {}
     total = warm = 0
     while total < share.keys:
@@ -85,10 +89,14 @@ def work(share: Share) -> Done:
                 del buffer[:_BATCH]
                 total += _BATCH
                 done.requests += 1
+        done.read.update((int(m.partition() or 0), int(m.offset() or 0) + 1) for m in messages)
         consumer.commit(asynchronous=True)
         if not done.started and total >= WARM_UP_KEYS:
             done.started, warm = time.monotonic(), total
     done.ended, done.keys = time.monotonic(), total - warm
+    for bucket, keys in waiting.items():
+        if keys:
+            _delete(s3, bucket, keys)
     consumer.close()
     return done
 

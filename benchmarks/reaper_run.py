@@ -36,14 +36,20 @@ class ReaperRun:
         """Return the sum of a counter over micro-batches, all unless some are given."""
         return sum(int(batch[name]) for batch in (self.batches if batches is None else batches))
 
+    def deleted(self, batches: list[dict[str, Any]] | None = None) -> int:
+        """Return how many keys the micro-batches, all unless some are given, report as deleted."""
+        chosen = self.batches if batches is None else batches
+        return sum(batch["keys_by_state"].get("deleted", 0) for batch in chosen)
+
     def steady(self) -> dict[str, Any]:
         """Return the figures between the end of the first micro-batch and the end of the last.
 
-        The first one pays for the start of workers, connections and compiled code.
+        The first one pays for the start of workers, connections and compiled code. Keys are those that were
+        deleted, not all that were judged.
         """
         later = self.batches[1:]
         seconds = self.batches[-1]["at"] - self.batches[0]["at"]
-        keys = self.total("keys", later)
+        keys = self.deleted(later)
         stages: dict[str, float] = {}
         for batch in later:
             for stage, spent in batch["stages"].items():

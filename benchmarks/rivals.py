@@ -9,17 +9,18 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
-from benchmarks.blackhole import verify
-from benchmarks.harness import BUCKET, Bench, Parts, cpu_per_key, machine, say
+from benchmarks.harness import BUCKET, Bench, Parts, check_sent, cpu_per_key, machine, say
 from benchmarks.plain_consumer import WARM_UP_KEYS
 from confluent_kafka import Consumer, TopicPartition
 
-from sexton.schemas import records
+from sexton.consumers.topics import read
+from sexton.schemas import events, records
+from sexton.schemas.codec import Codec
 from sexton.schemas.errors import ToolMissing
 
 __all__ = ["find_s5cmd", "plain_consumer", "s5cmd", "topic_ends"]
@@ -42,18 +43,34 @@ def topic_ends(bench: Bench) -> list[int]:
         consumer.close()
 
 
-def plain_consumer(bench: Bench, keys: int, starts: list[int]) -> dict[str, Any]:
-    """Run the plain consumer over the bench's topic from these offsets on."""
+def plain_consumer(bench: Bench, keys: int, starts: list[int], endpoint: str) -> dict[str, Any]:
+    """Run the plain consumer over the bench's topic from these offsets on, against this endpoint.
+
+    Raises RuntimeError unless the black hole was sent exactly the keys of the intents that it consumed.
+    """
     bench.hole.reset()
     command = [sys.executable, "-m", "benchmarks.plain_consumer", "--keys", str(keys)]
     command += ["--brokers", bench.settings.kafka_bootstrap_servers]
-    command += ["--topic", bench.settings.topic(records.INTENTS), "--endpoint", bench.hole.url]
+    command += ["--topic", bench.settings.topic(records.INTENTS), "--endpoint", endpoint]
     command += ["--from-offsets", json.dumps(starts)]
     readings, output = _watched(bench, command, "consumers", bench.environment())
     done = json.loads(output)
     seconds = max(each["ended"] for each in done) - min(each["started"] for each in done)
     rate = round(sum(each["keys"] for each in done) / seconds)
-    return _told(bench, "plain consumer", rate, _steady(readings, keys))
+    ends = {int(partition): end for each in done for partition, end in each["read"].items()}
+    sent = check_sent(bench.hole, _keys_between(bench, starts, ends), "plain consumer")
+    told = _told(bench, "plain consumer", rate, _steady(readings, keys))
+    return {**told, "keys_hash": sent.hash, "keys_deleted_twice": sent.duplicated}
+
+
+def _keys_between(bench: Bench, starts: list[int], ends: Mapping[int, int]) -> Iterator[str]:
+    """Yield the keys of the intents that stand between these offsets of the topic."""
+    codec = Codec()
+    for record in read(bench.settings, records.INTENTS):
+        if starts[record.partition] <= record.offset < ends.get(record.partition, 0):
+            action = codec.decode(record.value, events.DeletionIntent).action
+            assert isinstance(action, events.DeleteObjects)
+            yield from itertools.chain.from_iterable(action.phases)
 
 
 def s5cmd(bench: Bench, keys: Iterable[str], count: int) -> dict[str, Any]:
@@ -70,13 +87,11 @@ def s5cmd(bench: Bench, keys: Iterable[str], count: int) -> dict[str, Any]:
     bench.hole.reset()
     command = [str(find_s5cmd()), "--endpoint-url", bench.hole.url, "--log", "error"]
     command += ["--numworkers", str(_S5CMD_WORKERS), "run", str(commands)]
-    readings, _ = _watched(bench, command, "s5cmd", bench.environment(AWS_REGION="us-east-1"))
+    env = bench.environment(AWS_REGION="us-east-1", SSL_CERT_FILE=str(bench.hole.authority))
+    readings, _ = _watched(bench, command, "s5cmd", env)
     steady = _steady(readings, len(chosen))
     (began, before, _), (ended, after, _) = steady
-    bench.hole.stats()  # flushes what is kept
-    sent = verify(bench.hole.kept, chosen)
-    if not sent.exact:
-        raise RuntimeError(f"s5cmd: not the keys due: missing {sent.missing}, unexpected {sent.unexpected}")
+    sent = check_sent(bench.hole, chosen, "s5cmd")
     told = _told(bench, "s5cmd", round((after - before) / (ended - began)), steady)
     return {**told, "keys_hash": sent.hash, "keys_deleted_twice": sent.duplicated}
 

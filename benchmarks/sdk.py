@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import sys
 import time
 import uuid
 from datetime import UTC, datetime
@@ -94,8 +95,8 @@ def _guard() -> dict[str, Any]:
     return {"tenant": _TENANT, "generation": 1, "node": None, "node_generation": None}
 
 
-def main() -> None:
-    """Run both in turns and write the results."""
+def main() -> int:
+    """Run both in turns, write the results and return the exit code."""
     parser = argparse.ArgumentParser(description="the SDK against a raw producer")
     parser.add_argument("--intents", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=5)
@@ -125,8 +126,8 @@ def main() -> None:
             [run["raw_cpu_us_per_key"] / run["sdk_cpu_us_per_key"] for run in runs]
         ),
     }
-    write_results("sdk", runs, figures, {"sdk.ratio_to_raw_producer": Target(">=", 0.8)}, described)
+    return write_results("sdk", runs, figures, {"sdk.ratio_to_raw_producer": Target(">=", 0.8)}, described)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

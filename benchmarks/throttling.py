@@ -13,6 +13,7 @@ import argparse
 import json
 import logging
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,8 @@ CURVES = (
 )
 
 
-def main() -> None:
-    """Run all and write the results."""
+def main() -> int:
+    """Run all, write the results and return the exit code."""
     logging.getLogger("sexton").setLevel(logging.ERROR)
     parser = argparse.ArgumentParser(description="the shared budget against a throttling store")
     parser.add_argument("--seeds", type=int, default=5)
@@ -111,9 +112,10 @@ def main() -> None:
             "throttling.real_throttled_share": round(real["throttled"], 4),
             "throttling.real_budget_us_per_request": round(real["budget_us_per_request"], 1),
         }
-    write_results("throttling", runs, figures, targets, described)
+    code = write_results("throttling", runs, figures, targets, described)
     if args.docs:
         _write_docs(rows)
+    return code
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -183,4 +185,4 @@ def _curve(scenario: Scenario, outcome: Outcome) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -80,6 +80,10 @@ class Backlog:
             if piece.due:
                 yield from self._keys(piece)
 
+    def due_by_intent(self) -> dict[str, bool]:
+        """Return the id of every intent, with whether its keys have to be deleted."""
+        return {self._id(piece): piece.due for piece in self._pieces(0, self.intents)}
+
     def _attach(self, issuer: IssuerClient, node: str, tenants: range) -> None:
         for tenant in tenants:
             generation = issuer.attach(node, self._name(tenant)).generation
@@ -103,7 +107,10 @@ class Backlog:
     def _events(self, pieces: Iterator[Piece]) -> Iterator[events.DeletionIntent]:
         for piece in pieces:
             name = self._name(piece.tenant)
-            yield intent(f"{self.run_id}-{piece.number:08x}", name, piece.generation, self._keys(piece))
+            yield intent(self._id(piece), name, piece.generation, self._keys(piece))
+
+    def _id(self, piece: Piece) -> str:
+        return f"{self.run_id}-{piece.number:08x}"
 
 
 def intent(intent_id: str, tenant: str, generation: int, keys: list[str]) -> events.DeletionIntent:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.blackhole import verify
+from benchmarks.certificates import make_certificate
 
 from sexton.storage import Ability, BatchDeleter, ObjectStore, StoreSettings, Versioning
 
@@ -20,14 +21,23 @@ PROGRAM = Path(__file__).parents[2] / "benchmarks" / "blackhole.py"
 KEYS = [f'tenants/<{i}>&"/é' for i in range(2500)]
 
 
+class Url(str):
+    """A URL on plain HTTP, with the one over TLS if there is one."""
+
+    tls: str
+
+
 @contextmanager
-def black_hole(*options: str) -> Iterator[str]:
+def black_hole(*options: str) -> Iterator[Url]:
     """Run the program on a free port and yield its URL."""
     command = [sys.executable, str(PROGRAM), "--port", "0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+            url = Url(f"http://127.0.0.1:{int(process.stdout.readline())}")
+            if "--certificate" in options:
+                url.tls = f"https://127.0.0.1:{int(process.stdout.readline())}"
+            yield url
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(10) == 0
@@ -88,11 +98,24 @@ def test_a_share_fails_once(tmp_path: Path) -> None:
     assert (kept.exact, kept.duplicated) == (True, 20)
 
 
-def test_what_was_sent_is_kept(tmp_path: Path) -> None:
-    """Every clean reply stands for a kept body; the keys are those that were due, whatever they hold."""
-    keep = tmp_path / "bodies"
-    with black_hole("--keep", str(keep)) as url:
-        stats = send(url, [KEYS[:1000], KEYS[1000:2000], KEYS[2000:2499], KEYS[2499:]])
+def test_what_was_sent_is_kept_over_tls_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every clean reply stands for a kept body, by either port; the keys are those that were due."""
+    made, keep = make_certificate(tmp_path), tmp_path / "bodies"
+    options = ("--keep", str(keep), "--certificate", str(made.certificate), "--key", str(made.key))
+    with black_hole(*options) as url:
+        send(url, [KEYS[:1000], KEYS[1000:2000]])
+        # Who does not trust the authority of this run does not get through.
+        with BatchDeleter(StoreSettings(url.tls, requests_in_flight=1)) as deleter:
+            assert not deleter.delete_all("bucket", ["stranger"]).result(10).clean
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(made.authority))
+        with BatchDeleter(StoreSettings(url.tls, requests_in_flight=3)) as deleter:
+            for future in [
+                deleter.delete_all("bucket", KEYS[2000:2499]),
+                deleter.delete_all("bucket", KEYS[2499:]),
+            ]:
+                assert future.result(10).clean
+        with urllib.request.urlopen(f"{url}/__stats") as reply:
+            stats = json.load(reply)
     result = verify(keep, iter(KEYS))
 
     assert (stats["requests"], stats["keys"]) == (4, 2500)

@@ -83,6 +83,7 @@ class Progress:
                 "records": counts.records,
                 "keys": sum(counts.keys.values()),
                 "intents": dict(counts.intents),
+                "keys_by_state": dict(counts.keys),
                 "requests": counts.requests,
                 "throttled": counts.throttled,
                 "retried_keys": counts.keys_retried,
