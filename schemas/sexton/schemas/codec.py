@@ -176,6 +176,8 @@ class Codec:
         ours = writer.header in _BY_HEADER
         if not ours and (unknown := _unknown_part(writer, reader)):
             raise UndecodableRecord("unknown-field", f"a newer writer's field that may narrow it: {unknown}")
+        if writer.header == packing.LAYOUT and (intent := packing.read_intent(cast(bytes, data), start)):
+            return cast(_Event, intent), 0
         stream = io.BytesIO(cast(bytes, data))
         stream.seek(start)
         try:

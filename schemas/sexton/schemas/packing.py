@@ -1,17 +1,29 @@
-"""The keys of an intent as Avro bytes, packed at once instead of one by one.
+"""The keys of an intent as Avro bytes, packed and unpacked at once instead of one by one.
 
 Nearly all bytes of an intent are its keys, and nearly all keys are ASCII: for these the bytes of the nested
-array are text joins. fastavro writes everything else, and all of it whenever a key is not ASCII or a value is
-not what it should be; the bytes are the same either way.
+array are text joins one way, slices of one text the other way. fastavro writes and reads everything else, and
+all of it whenever a key is not ASCII or a value is not what it should be; bytes and events are the same
+either way.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-__all__ = ["TAIL", "splice", "take_keys"]
+from sexton.schemas import events
+
+__all__ = ["LAYOUT", "TAIL", "read_intent", "splice", "take_keys"]
 
 TAIL = 3  # bytes after the keys of an intent: mode, bypass_governance, and the null of `replay_of`
+LAYOUT = bytes.fromhex("c30140b04bf5233f1c0c")
+"""The header of the schema whose fields `read_intent` knows the order of; for any other it says nothing."""
+
+_GENERATION_GUARD = b"\2\0"  # one guard, and the union's branch that it is
+_PLAIN_DELETE = b"\0\0\0\0"  # no node, no node generation, end of the guards; the action's branch
+_ONE_PHASE = b"\2"
+_END = b"\0\0\0\0\0"  # end of the keys, end of the phases; hide, no bypass, no replay
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _long(number: int) -> str:
@@ -23,6 +35,7 @@ def _long(number: int) -> str:
     return text + chr(zigzag)
 
 
+_LONGEST = 2 * 8191  # zigzag, of a text whose size takes two bytes
 _LONGS = tuple(_long(number) for number in range(1_025))
 
 
@@ -57,3 +70,98 @@ def _pack(phase: Any) -> str:
         return f"{_long(len(phase))}{prefix}{prefix.join(phase)}\0"
     items = "".join([_LONGS[len(key)] + key for key in phase])
     return f"{_long(len(phase))}{items}\0"
+
+
+def read_intent(data: bytes, at: int) -> events.DeletionIntent | None:
+    """Return the intent of the commonest form that starts at `at` and ends with the data.
+
+    That is a plain delete in one phase, guarded by one generation, its keys ASCII. None says nothing about
+    the data: fastavro has to read it, and to tell what is wrong with it.
+    """
+    if not data.endswith(_END):
+        return None
+    try:
+        intent_id, at = _text(data, at)
+        tenant, at = _text(data, at)
+        emitted_us, at = _number(data, at)
+        emitter, at = _text(data, at)
+        at = _past(data, at, _GENERATION_GUARD)
+        guarded, at = _text(data, at)
+        generation, at = _number(data, at)
+        at = _past(data, at, _PLAIN_DELETE)
+        bucket, at = _text(data, at)
+        count, at = _number(data, _past(data, at, _ONE_PHASE))
+        emitted_at = _EPOCH + timedelta(microseconds=emitted_us)
+        keys = _unpack(data[at : -len(_END)], count)
+    except (IndexError, ValueError, OverflowError):
+        return None
+    guards, action = [events.GenerationGuard(guarded, generation)], events.DeleteObjects(bucket, [keys])
+    return events.DeletionIntent(intent_id, tenant, emitted_at, emitter, guards, action)
+
+
+def _unpack(packed: bytes, count: int) -> list[str]:
+    """Return so many keys, which are all that is there; raises ValueError or IndexError for any doubt."""
+    if count < 1:
+        raise ValueError("no keys, or a block that gives its size first")
+    size, start = _number(packed, 0)
+    head, width = packed[:start], start + size
+    text = packed.decode("latin-1")
+    if size > 0 and width * count == len(packed) and _all_start_with(head, packed, width, count):
+        keys = [text[at : at + size] for at in range(start, len(packed), width)]
+    else:
+        keys = _walk(packed, text, count)
+    if not "".join(keys).isascii():
+        raise ValueError("not ascii")
+    return keys
+
+
+def _all_start_with(head: bytes, packed: bytes, width: int, count: int) -> bool:
+    return all(packed[n::width] == head[n : n + 1] * count for n in range(len(head)))
+
+
+def _walk(packed: bytes, text: str, count: int) -> list[str]:
+    keys: list[str] = []
+    at = 0
+    for _ in range(count):
+        size = packed[at]
+        at += 1
+        if size > 0x7F:
+            size = size & 0x7F | packed[at] << 7
+            at += 1
+        if size & 1 or size > _LONGEST:
+            raise ValueError("a negative or a large size")
+        end = at + (size >> 1)
+        keys.append(text[at:end])
+        at = end
+    if at != len(packed):
+        raise ValueError("the keys do not end where the array does")
+    return keys
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """Return the Avro long at a place, and the place after it; raises ValueError for one of many bytes."""
+    zigzag = 0
+    for shift in range(0, 63, 7):
+        byte = data[at]
+        at += 1
+        zigzag |= (byte & 0x7F) << shift
+        if byte <= 0x7F:
+            return zigzag >> 1 ^ -(zigzag & 1), at
+    raise ValueError("a number of many bytes")
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    size = data[at] >> 1
+    start = at + 1
+    if data[at] & 0x81:  # of more than one byte, or negative
+        size, start = _number(data, at)
+    end = start + size
+    if not start <= end <= len(data):
+        raise ValueError("a text of no such size")
+    return data[start:end].decode(), end
+
+
+def _past(data: bytes, at: int, expected: bytes) -> int:
+    if not data.startswith(expected, at):
+        raise ValueError("another form")
+    return at + len(expected)

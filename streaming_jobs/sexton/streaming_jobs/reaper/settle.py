@@ -83,18 +83,7 @@ class Settler:
         else:
             counts = result.counts
             word = word_of(result)
-            # Keys that nobody names are plainly deleted; where all are named the most common word needs none.
-            unnamed = counts.total() > len(result.named)
-            common = (
-                OutcomeWord.DELETED if unnamed else max(counts, key=lambda each: counts[each], default=word)
-            )
-            named = [
-                events.KeyOutcome(key, fate.word, fate.detail[:_LONGEST_DETAIL] if n < _MOST_DETAILS else "")
-                for n, (key, fate) in enumerate(result.named)
-                if fate.word is not None
-                # Of a refused key the reason stands nowhere else (a lock: until when).
-                and (fate.word is not common or (fate.word is OutcomeWord.REFUSED and n < _MOST_DETAILS))
-            ]
+            named = _exceptions(result, word) if result.named else []
         return self._row(
             records.OUTCOMES,
             events.Outcome(
@@ -240,7 +229,22 @@ class Settler:
 
 def word_of(result: Result) -> OutcomeWord:
     """Return the word of an intent's worst key; `absent` for a prefix under which nothing was."""
-    return next((word for word in _WORST_FIRST if result.counts[word]), OutcomeWord.ABSENT)
+    return next((word for word in _WORST_FIRST if result.counts.get(word)), OutcomeWord.ABSENT)
+
+
+def _exceptions(result: Result, word: OutcomeWord) -> list[events.KeyOutcome]:
+    """Return the keys that an outcome names; `word` is the one of the worst key."""
+    counts = result.counts
+    # Keys that nobody names are plainly deleted; where all are named the most common word needs none.
+    unnamed = counts.total() > len(result.named)
+    common = OutcomeWord.DELETED if unnamed else max(counts, key=lambda each: counts[each], default=word)
+    return [
+        events.KeyOutcome(key, fate.word, fate.detail[:_LONGEST_DETAIL] if n < _MOST_DETAILS else "")
+        for n, (key, fate) in enumerate(result.named)
+        if fate.word is not None
+        # Of a refused key the reason stands nowhere else (a lock: until when).
+        and (fate.word is not common or (fate.word is OutcomeWord.REFUSED and n < _MOST_DETAILS))
+    ]
 
 
 def key_count(action: events.Action) -> int:

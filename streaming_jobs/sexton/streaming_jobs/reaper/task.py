@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 
 import pyarrow as pa
 
@@ -89,13 +90,18 @@ def _records(batch: pa.RecordBatch) -> Iterable[Record]:
 
 
 def _to_arrow(rows: list[Row]) -> pa.RecordBatch:
-    headers = [[{"key": name, "value": value} for name, value in row.headers] for row in rows]
+    headers = [header for row in rows for header in row.headers]
+    ends = [0, *accumulate(len(row.headers) for row in rows)]
+    names, values = [name for name, _ in headers], [value for _, value in headers]
+    pairs = pa.StructArray.from_arrays(
+        [pa.array(names, pa.string()), pa.array(values, pa.binary())], ["key", "value"]
+    )
     return pa.RecordBatch.from_arrays(
         [
             pa.array([row.topic for row in rows], pa.string()),
             pa.array([row.key for row in rows], pa.binary()),
             pa.array([row.value for row in rows], pa.binary()),
-            pa.array(headers, _HEADERS),
+            pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pairs),
             pa.array([row.partition for row in rows], pa.int32()),
         ],
         schema=ROW_SCHEMA,
