@@ -110,6 +110,7 @@ def figures_of(runs: Sequence[Run], judged: Run) -> dict[str, float]:
         ("reaper", "cpu_us_per_key"),
         ("plain consumer", "plain_consumer_cpu_us_per_key"),
         ("reaper, HTTP", "http_cpu_us_per_key"),
+        ("plain consumer, HTTP", "http_plain_consumer_cpu_us_per_key"),
     ):
         figures |= _by_part(of.get(kind, []), f"pipeline.{start}")
     return figures

@@ -13,6 +13,7 @@ from benchmarks.accounting import tally
 from benchmarks.harness import Target, missed_targets, write_results
 from benchmarks.pipeline import figures_of
 from benchmarks.reaper_run import ReaperRun
+from benchmarks.tables import page_with, pipeline_tables
 
 from sexton.schemas import events
 from sexton.schemas.events import Outcome, OutcomeWord, VerdictResult
@@ -129,3 +130,24 @@ def run(kind: str, rate: float, cpu: float) -> dict[str, Any]:
         "batch_fill": 1.0,
         "limit_keys_per_s": None,
     }
+
+
+def test_the_pages_table_is_made_from_results() -> None:
+    """Figures stand beside their targets, CPU by part and by who spent it; other tables of the page stay."""
+    machine = {"at": "2026-11-28", "cpu": "EPYC", "cores": 2, "python": "3.11.7", "load_average": [0.1, 0, 0]}
+    figures = {
+        "pipeline.keys_per_s": 300_000,
+        "pipeline.ratio_to_plain_consumer": 3.25,
+        "pipeline.cpu_us_per_key": 3.0,
+        "pipeline.cpu_us_per_key.workers": 2.0,
+        "pipeline.cpu_us_per_key.black_hole": 1.0,
+        "pipeline.plain_consumer_cpu_us_per_key.consumers": 9.5,
+    }
+    made = pipeline_tables({"machine": machine, "figures": figures})
+    page = "a\n<!-- table: pipeline -->\nold\n<!-- end -->\nb\n<!-- table: sdk -->\nkept\n<!-- end -->\n"
+
+    assert "| `pipeline.keys_per_s` | 300,000 | ≥ 250,000, reached |" in made
+    assert "| `pipeline.ratio_to_plain_consumer` | 3.25 | ≥ 5, **not reached** |" in made
+    assert "| black hole | 1.00 |  |  |  |" in made
+    assert "| all | 3.00 | 9.50 |  |  |" in made
+    assert page_with(page, {"pipeline": made}) == page.replace("old", made)
