@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.support import s3_api
 from tests.support.chain import Chain, forget_last_commit, keys
+from tests.support.intents import GONE, folded
+from tests.support.replies import partly
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 
 from sexton.deploy.local import LocalStack
@@ -156,17 +159,41 @@ def test_a_store_that_is_away_holds_the_micro_batch(chain: Chain, s3: S3Recorder
     assert (chain.dead_letters(), s3.objects("bucket")) == ([], {})
 
 
-def test_x_8_a_replay_of_what_is_gone_is_not_an_error(chain: Chain, s3: S3Recorder) -> None:
-    """X-8: deleting an absent key again gives the same word, never a dead letter."""
-    s3.create_bucket("bucket", {"a": b""})
-    (asked,) = chain.emit(promised(chain, "bucket", "a", "was-never-there"))
+def test_x_8_an_absent_key_is_gone_in_the_words_of_every_store(chain: Chain, s3: S3Recorder) -> None:
+    """X-8: reported Deleted or NoSuchKey, in a batch, alone or in a replay: gone, and never a dead letter."""
+    buckets = ("lenient", "lenient-versions", "strict", "strict-versions")
+    for bucket in buckets:
+        versioning = "Enabled" if bucket.endswith("versions") else ""
+        s3.create_bucket(bucket, {"a": b"", "b": b""}, versioning=versioning)
+
+    def script(request: Recorded) -> Reply | None:
+        if not request.bucket.startswith("strict") or request.is_probe:
+            return None
+        there = s3.objects(request.bucket)
+        if request.method == "DELETE" and request.key not in there:
+            return s3_api.error_reply(404, "NoSuchKey", "the specified key does not exist")
+        if request.is_delete_objects:
+            return partly(s3, request, dict.fromkeys(set(request.keys) - there.keys(), "NoSuchKey"))
+        return None
+
+    s3.script(script)
+    asked = {
+        (bucket, *names): promised(chain, bucket, *names)
+        for bucket in buckets
+        for names in (["a", "never-there"], ["nor-there"], ["b"])
+    }
+    chain.emit(*asked.values())
     chain.reap(s3_endpoint_url=s3.url)
     forget_last_commit(chain)
 
     chain.reap(s3_endpoint_url=s3.url)
 
-    assert chain.words() == {asked: "deleted"}
-    assert chain.dead_letters() == []
+    assert folded(chain, *asked.values()) == [GONE] * len(asked)
+    for bucket in ("strict", "strict-versions"):
+        absent = asked[bucket, "nor-there"].intent_id
+        assert {o.outcome.value for o in chain.outcomes() if o.intent_id == absent} == {"absent"}
+    assert (chain.dead_letters(), chain.deferred()) == ([], [])
+    assert [s3.objects(bucket) for bucket in buckets] == [{}] * 4
 
 
 def test_x_9_odd_spellings_are_carried_byte_exact(chain: Chain, s3: S3Recorder) -> None:
@@ -197,17 +224,34 @@ def test_x_9_odd_spellings_are_carried_byte_exact(chain: Chain, s3: S3Recorder) 
 
 
 def test_x_18_outside_the_allow_list_no_request_leaves(chain: Chain, s3: S3Recorder) -> None:
-    """X-18: an intent for another bucket or prefix is refused, its neighbour is executed."""
-    s3.create_bucket("bucket", {"in/a": b"", "out/b": b""})
+    """X-18: outside of it is refused, and no request of any kind names that bucket or prefix."""
+    s3.create_bucket("bucket", {"in/a": b"", "in/b": b"", "out/b": b"", "in": b"", "inside/c": b""})
     s3.create_bucket("other", {"in/c": b""})
-    inside, outside, mixed, other = chain.emit(
+    before = {bucket: s3.objects(bucket) for bucket in ("bucket", "other")}
+    prefixes = [
+        chain.intent("t", None, (), guards=PROMISE, action=events.DeletePrefix(bucket, prefix))
+        for bucket, prefix in (("bucket", "out/"), ("bucket", "inside/"), ("other", "in/"))
+    ]
+    condition = events.UnchangedGuard((events.KeyCondition("in/c", etag='"1"'),))
+    guarded = events.DeleteObjects("other", (("in/c",),))
+    inside, *outside = chain.emit(
         promised(chain, "bucket", "in/a"),
         promised(chain, "bucket", "out/b"),
-        promised(chain, "bucket", "in/a", "out/b"),
+        promised(chain, "bucket", "in/b", "out/b"),
+        promised(chain, "bucket", "in"),
+        promised(chain, "bucket", "inside/c"),
         promised(chain, "other", "in/c"),
+        chain.intent("t", None, (), guards=(condition,), action=guarded),
+        *prefixes,
     )
 
     chain.reap(s3_endpoint_url=s3.url, allow=("bucket/in/",))
 
-    assert chain.words() == {inside: "deleted", outside: "refused", mixed: "refused", other: "refused"}
+    assert chain.words() == {inside: "deleted", **dict.fromkeys(outside, "refused")}
     assert [request.keys for request in s3.deletes()] == [["in/a"]]
+    assert s3.objects("other") == before["other"]
+    assert before["bucket"].keys() - s3.objects("bucket").keys() == {"in/a"}
+    assert {request.bucket for request in s3.requests} == {"bucket"}
+    named = {name for r in s3.requests for name in (r.key, *r.keys, r.query.get("prefix", "")) if name}
+    assert {name for name in named if not name.startswith("in/")} == set()
+    assert (chain.dead_letters(), chain.deferred()) == ([], [])

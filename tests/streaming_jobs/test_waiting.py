@@ -6,10 +6,11 @@ import threading
 from typing import Any
 
 import pytest
+from tests.support import s3_api
 from tests.support.chain import NEVER, Chain
-from tests.support.intents import promised
-from tests.support.replies import NO_BUCKET, SLOW_DOWN, on_bucket, on_deletes
-from tests.support.s3_recorder import Reply, S3Recorder
+from tests.support.intents import GONE, folded, promised
+from tests.support.replies import NO_BUCKET, SLOW_DOWN, on_bucket, on_deletes, partly
+from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 from tests.support.waits import until
 
 from sexton.schemas import events, records
@@ -21,34 +22,52 @@ from sexton.streaming_jobs.reaper.stop import StopFlag
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
 
-@pytest.mark.parametrize("reply", [SLOW_DOWN, NO_BUCKET], ids=["only 503", "no such bucket"])
-def test_x_7_x_13_a_bad_bucket_holds_its_own_intents_and_they_come_back(
-    chain: Chain, s3: S3Recorder, reply: Reply
-) -> None:
-    """X-7, X-13: others are done at once, its own wait with their first position; then they are done too."""
-    s3.create_bucket("bad", {"a": b"", "b": b""})
-    s3.create_bucket("good", {"c": b""})
-    s3.script(on_bucket("bad", reply))
-    first, second, third = chain.emit(
-        promised(chain, "a", bucket="bad"),
-        promised(chain, "b", bucket="bad"),
-        promised(chain, "c", bucket="good"),
-    )
+def test_x_7_x_13_bad_buckets_hold_their_own_intents_and_they_come_back(chain: Chain, s3: S3Recorder) -> None:
+    """X-7, X-13: a bucket that is busy, missing or denies every key holds its own; others go on."""
+    codes = {
+        "busy": "SlowDown",
+        "missing": "NoSuchBucket",
+        "denied": "AccessDenied",
+        "denies": "AccessDenied",
+    }
+    for bucket in ("busy", "denied", "denies", "good"):
+        s3.create_bucket(bucket, {"a": b"", "b": b""})
+    denied = s3_api.error_reply(403, "AccessDenied", "Access Denied")
+
+    def script(request: Recorded) -> Reply | None:
+        if request.bucket == "busy":
+            return SLOW_DOWN
+        deletes = request.is_delete_objects or request.method == "DELETE"
+        if request.bucket == "denied" and deletes:
+            return denied
+        if request.bucket == "denies" and request.is_delete_objects:
+            return partly(s3, request, dict.fromkeys(request.keys, "AccessDenied"))
+        return denied if request.bucket == "denies" and deletes else None
+
+    s3.script(script)
+    bad = [promised(chain, key, bucket=bucket) for bucket in codes for key in ("a", "b")]
+    good = promised(chain, "a", "b", bucket="good")
+    chain.emit(*bad, good)
 
     counts = chain.reap(s3_endpoint_url=s3.url, reaper_patience_s=0.5, reaper_defer_delays_s=(3600.0,))
 
-    assert chain.words() == {third: "deleted"}
-    assert counts.intents == {"deferred": 2, "deleted": 1}
-    assert [(d.first.partition, d.first.offset) for d in chain.deferred()] == [(0, 0), (0, 1)]
-    assert all(d.waiting_since is not None and d.attempt == 1 for d in chain.deferred())
+    assert chain.words() == {good.intent_id: "deleted"}
+    assert counts.intents == {"deferred": 8, "deleted": 1}
+    waiting = sorted(chain.deferred(), key=lambda d: d.first.offset)
+    assert [(d.first.partition, d.first.offset) for d in waiting] == [(0, n) for n in range(8)]
+    assert [d.reason for d in waiting] == [code for code in codes.values() for _ in range(2)]
+    assert all(d.waiting_since is not None and d.attempt == 1 for d in waiting)
+    assert counts.troubled == codes
     assert chain.dead_letters() == []
+    assert all(s3.objects(bucket).keys() == {"a", "b"} for bucket in ("busy", "denied", "denies"))
 
     s3.script(None)
+    s3.create_bucket("missing", {"a": b"", "b": b""})
     counts = chain.reap(s3_endpoint_url=s3.url, reaper_defer_delays_s=(0.001,))
 
-    assert chain.words() == dict.fromkeys([first, second, third], "deleted")
-    assert (counts.returned, s3.objects("bad")) == (2, {})
-    assert len(chain.deferred()) == 2
+    assert folded(chain, *bad, good) == [GONE] * 9
+    assert (counts.returned, [s3.objects(bucket) for bucket in codes]) == (8, [{}] * 4)
+    assert (len(chain.deferred()), chain.dead_letters()) == (8, [])
     assert chain.reap(s3_endpoint_url=s3.url, reaper_defer_delays_s=(0.001,)).records == 0
 
 
