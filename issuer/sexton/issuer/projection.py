@@ -1,6 +1,7 @@
 """Redis: a projection of the fold, and proposals. It may lose or claim anything: the log alone decides.
 
 All keys share the hash tag `{sexton:<id of the generations topic>}`, so a re-created log meets none of them.
+In a cluster of slots one node has them all: the projection goes where that node is.
 The rules are the Lua scripts beside this module, each with its keys, arguments and answer in its header.
 """
 
@@ -16,7 +17,7 @@ from typing import Any, cast
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
 from redis.retry import Retry
 
 from sexton.issuer.fold import State, Tenant
@@ -90,7 +91,7 @@ class Projection:
 
     def __init__(self, settings: Settings, log_id: str) -> None:
         self._log_id = log_id
-        self._redis = redis.Redis.from_url(
+        self._entrance = redis.Redis.from_url(
             settings.redis_url.get_secret_value(),
             socket_timeout=2.0,
             socket_connect_timeout=1.0,
@@ -100,16 +101,22 @@ class Projection:
             max_connections=128,
             encoding_errors=_AS_IT_IS,
         )
+        self._redis = self._entrance  # or the node of a cluster that owns the slot of our keys
+        self._nodes: dict[tuple[str, int], redis.Redis] = {}
         tag = f"{{sexton:{log_id}}}"
         self._meta, self._newest, self._proposed = f"{tag}:meta", f"{tag}:newest", f"{tag}:proposed"
         self._probe = f"{tag}:probe"
 
     def close(self) -> None:
         """Close the connections."""
-        self._redis.close()
+        for each in (self._entrance, *self._nodes.values()):
+            each.close()
 
     def check_server(self) -> None:
         """Raise EvictingRedis when the server may evict keys, RedisUnavailable when it does not answer."""
+        self._command(
+            "EXISTS", self._meta
+        )  # the node that is asked about its policy is the one with our keys
         memory = cast(Mapping[str, Any], self._command("INFO", "memory"))
         policy = memory.get("maxmemory_policy")
         if policy != "noeviction":
@@ -229,7 +236,8 @@ class Projection:
 
     def _send(self, parts: Sequence[str]) -> Any:
         """Send a command that is packed here: the client library takes five times as long for each part."""
-        connection = self._redis.connection_pool.get_connection()
+        pool = self._redis.connection_pool
+        connection = pool.get_connection()
         try:
             connection.send_packed_command([_packed(parts)])  # type: ignore[no-untyped-call]
             return connection.read_response()
@@ -240,7 +248,7 @@ class Projection:
             connection.disconnect()  # type: ignore[no-untyped-call]
             raise
         finally:
-            self._redis.connection_pool.release(connection)
+            pool.release(connection)
 
     def _command(self, *parts: Any) -> Any:
         try:
@@ -248,10 +256,9 @@ class Projection:
         except NoScriptError as error:
             raise RedisUnavailable(f"Redis: {error}") from error
 
-    @staticmethod
-    def _guarded(call: Callable[[], Any]) -> Any:
+    def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
-            return call()
+            return self._at_the_owner(call)
         except NoScriptError:
             raise
         except ResponseError as error:
@@ -259,7 +266,34 @@ class Projection:
                 raise ProjectionMissing(f"Redis: {error}") from error
             raise RedisUnavailable(f"Redis: {error}") from error
         except RedisError as error:
+            # A node may be gone for good, and another one own the slot: the one that is configured knows.
+            self._redis = self._entrance
             raise RedisUnavailable(f"Redis: {error}") from error
+
+    def _at_the_owner(self, call: Callable[[], Any]) -> Any:
+        """Do it, again at another node if this one said that the slot is there: it has done nothing itself.
+
+        A slot that is just being moved (ASK, TRYAGAIN) is waited for as any other trouble is.
+        """
+        try:
+            return call()
+        except MovedError as moved:
+            self._redis = self._node(moved.host, moved.port)
+            return call()
+
+    def _node(self, host: str, port: int) -> redis.Redis:
+        pool = self._entrance.connection_pool
+        address = {**pool.connection_kwargs, "port": port}
+        if host:  # without one it is the host that was asked
+            address["host"] = host
+        place = (address["host"], port)
+        if place not in self._nodes:
+            self._nodes[place] = redis.Redis(
+                connection_pool=redis.ConnectionPool(
+                    connection_class=pool.connection_class, max_connections=pool.max_connections, **address
+                )
+            )
+        return self._nodes[place]
 
 
 def _differences(
