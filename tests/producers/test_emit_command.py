@@ -101,39 +101,6 @@ def test_lines_are_read_from_stdin(monkeypatch: pytest.MonkeyPatch, arrived: Arr
     assert len(arrived()) == 1
 
 
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [
-        (json.dumps(GOOD | {"tennant": "x"}), "tennant"),
-        (json.dumps(GOOD).replace("8}", "8.0}"), "float"),
-        (json.dumps(GOOD | {"emitted_at": "2026-01-01T00:00:00"}), "time zone"),
-        (json.dumps(GOOD).replace("k-00000008", "\\ud800"), "surrogates"),
-        (json.dumps(GOOD).replace("k-00000008", ""), "empty"),
-        (json.dumps(GOOD).replace("k-00000008", "k" * 1_025), "1024 bytes"),
-        (json.dumps(GOOD).replace("8}", "NaN}"), "NaN"),
-        (json.dumps(GOOD).replace('"tenant": "t",', '"tenant": "t", "tenant": "u",', 1), "twice"),
-        (json.dumps(GOOD | {"guards": []}), "guard"),
-        ("{", "JSON"),
-        ("[" * 100_000, "JSON"),
-        ("\xff", "UTF-8"),
-        ("[]", "object"),
-    ],
-)
-def test_f_6_one_bad_line_and_nothing_is_emitted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arrived: Arrived, line: str, named: str
-) -> None:
-    """F-6: the error names the line and what is wrong with it, and no line was sent."""
-    file = tmp_path / "f.jsonl"
-    file.write_bytes(json.dumps(GOOD).encode() + b"\n" + line.encode("latin-1") + b"\n")
-
-    assert run(["intents", "emit", "--file", str(file)]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert "line 2: " in printed.err
-    assert named in printed.err
-    assert arrived() == []
-
-
 def test_a_missing_file_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file that cannot be read is told, with exit code 2."""
     assert run(["intents", "emit", "--file", str(tmp_path / "none")]) == 2

@@ -149,18 +149,6 @@ def test_a_key_whose_intent_failed_may_be_named_again_but_not_written() -> None:
     assert sexton.close() == receipt.intent_ids
 
 
-@pytest.mark.parametrize("key", ["", "k" * 1_025, "\ud800", "a\udc00", b"bytes", 5, None])
-def test_f_6_one_bad_key_and_nothing_is_sent(fake: FakeSexton, key: object) -> None:
-    """F-6: a key that may not be carried is a typed error at the call, and no other key of it is sent."""
-    tenant = fake.attach("t")
-    with pytest.raises(InvalidEvent):
-        tenant.delete("bucket", [*(f"good-{i}" for i in range(25_000)), key])  # type: ignore[list-item]
-
-    assert fake.transport.records == []
-    tenant.delete("bucket", ["good-0"])
-    assert fake.keys == ["good-0"]
-
-
 @pytest.mark.parametrize(
     ("key", "told"),
     [
