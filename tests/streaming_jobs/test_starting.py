@@ -13,10 +13,13 @@ from tests.support.chain import Chain, keys, messages
 from tests.support.intents import PROMISE
 from tests.support.topics import cut, recreate
 
+from sexton.deploy.local import Installation
+from sexton.deploy.topics import create_installation
 from sexton.issuer.client import BarrierAnswer
 from sexton.schemas import events, records
 from sexton.schemas.cluster import Cluster
-from sexton.schemas.errors import InvalidSettings, SextonError
+from sexton.schemas.errors import InvalidSettings, IssuerUnavailable, SextonError
+from sexton.schemas.events import GenerationForm, ImportedTenant
 from sexton.schemas.topics import TOPICS
 from sexton.storage import ObjectStore
 from sexton.streaming_jobs.reaper.checkpoint import (
@@ -42,18 +45,46 @@ def tree(root: Path) -> dict[str, str]:
 
 @real
 @spark_
-def test_f_8_a_recreated_intents_topic_is_refused(chain: Chain) -> None:
-    """F-8: a checkpoint of the old topic refuses the new one of the same name, and names both ids."""
-    old = Cluster(chain.settings).topics([chain.settings.topic(records.INTENTS)])
-    chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
-    chain.reap()
-    recreate(chain, records.INTENTS)
-
-    with pytest.raises(CheckpointRefused, match=r"another topic id") as caught:
+def test_f_8_j_13_a_recreated_intents_topic_is_refused_until_told(
+    chain: Chain, store: ObjectStore, installation: Installation
+) -> None:
+    """F-8, J-13: issuer and reaper refuse, whatever stands there, until there is a new log too."""
+    old_id = chain.topic_id(records.INTENTS)
+    store.put(chain.bucket, "live", b"x")
+    with chain.issuer() as issuer:
+        old = issuer.attach("a", "t").generation
+        chain.emit(*(chain.intent("t", old, [f"k{i}"]) for i in range(3)))
         chain.reap()
+        newest = issuer.attach("b", "t").generation
+        recreate(chain, records.INTENTS)
+        chain.emit(*(chain.intent("t", generation, ["live"]) for generation in (old, newest, old)))
+        for call in (lambda: issuer.attach("c", "t"), issuer.barrier, lambda: issuer.validate([])):
+            with pytest.raises(IssuerUnavailable, match=old_id):
+                call()
 
-    assert next(iter(old.values())).topic_id in str(caught.value)
+    with pytest.raises(CheckpointRefused, match=rf"another topic id.*{old_id}") as caught:
+        chain.reap()
     assert "operating.md" in str(caught.value.hint)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sexton.streaming_jobs.reaper.micro_batch._ONCE_HOLD_S", 0.0)
+        with pytest.raises(SextonError, match=old_id):
+            chain.reap(checkpoint=str(installation.directory / "another"))
+    assert len(chain.outcomes()) == 3
+
+    installation.kill_issuer()
+    for topic in (records.INTENTS, records.GENERATIONS, records.SNAPSHOTS):
+        recreate(chain, topic)
+    create_installation(chain.settings)
+    installation.start_issuer()
+    with chain.issuer() as issuer:
+        issuer.import_tenants([ImportedTenant("t", GenerationForm.FINAL, newest, "b")])
+        current = issuer.re_attach("b")["t"]
+    stale = chain.emit(*(chain.intent("t", generation, ["live"]) for generation in (old, newest)))
+    (asked,) = chain.emit(chain.intent("t", current, ["k9"]))
+    chain.reap(checkpoint=str(installation.directory / "told"))
+    words = {outcome.intent_id: outcome.outcome.value for outcome in chain.outcomes()}
+    assert [words[intent_id] for intent_id in (*stale, asked)] == ["stale", "stale", "deleted"]
+    assert list(store.list_keys(chain.bucket, "")) == ["live"]
 
 
 @real
