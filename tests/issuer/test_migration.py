@@ -181,28 +181,40 @@ def run(installation: Installation, *arguments: str) -> subprocess.CompletedProc
     )
 
 
+# Each would be above the highest generation there is, were it taken for a suffix.
+NO_SUFFIXES = (
+    *("-b", "-0000000B", "-+00000ff", "-0x0000ff", "-0000_0ff", "-100000000", "-zzzzzzzz", "-0000000b.bak"),
+    *("-\u0660\u0660\u0660\u0660\u0660\u0660\u0669\u0669", "- 00000ff", "-00000000000000ff"),
+)
+
+
 @pytest.mark.real
-def test_scan_and_import(
+def test_k_1_scan_and_import(
     shared: Installation,
     issuer: IssuerClient,
     unique: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A migration: scan the bucket, be refused below it, import, run it again, attach above it."""
+    """K-1: scan the bucket, be refused below it, import, run it again, attach above it; by true suffixes."""
     for name, value in shared.environment.items():
         if name.startswith("AWS_"):
             monkeypatch.setenv(name, value)
     store = ObjectStore(StoreSettings.of(shared.settings))
     one, two = f"{unique}-1", f"{unique}-2"
-    for key in (f"{one}/layer-0000000a", f"{one}/layer-00000002", f"{two}/layer"):
-        store.put(shared.bucket, f"{unique}/{key}", b"x")
+    names = [f"{one}/index_part.json-0000000a", f"{one}/layer-00000002", f"{two}/index_part.json"]
+    names += [f"{tenant}/index_part.json{end}" for tenant in (one, two) for end in NO_SUFFIXES]
+    for name in names:
+        store.put(shared.bucket, f"{unique}/{name}", b"x")
     place = f"s3://{shared.bucket}/{unique}"
 
     scanned = [
         json.loads(line) for line in run(shared, "scan", place, "--format", "json").stdout.splitlines()
     ]
-    assert [(s["tenant"], s["generation"], s["objects"]) for s in scanned] == [(one, 10, 2), (two, None, 1)]
+    assert [(s["tenant"], s["generation"], s["objects"]) for s in scanned] == [
+        (one, 10, 2 + len(NO_SUFFIXES)),
+        (two, None, 1 + len(NO_SUFFIXES)),
+    ]
     low = write(tmp_path, f"tenant,generation\n{one},9\n{two},\n", "low.csv")
     good = write(tmp_path, f"tenant,generation\n{one},10\n{two},\n", "good.csv")
     refusal = run(shared, "import", str(low), "--scan", place)
@@ -212,6 +224,7 @@ def test_scan_and_import(
         assert done.returncode == 0, done.stderr
 
     assert [issuer.attach("n", t).generation for t in (one, two)] == [11, 1]
+    assert len(list(store.list_keys(shared.bucket, f"{unique}/"))) == len(names)
     assert run(shared, "import", str(low)).returncode == 1
     assert "imported    log offset" in run(shared, "show", one).stdout
 
