@@ -124,14 +124,13 @@ class Lane:
 
     def unseen(self, keys: Sequence[str]) -> Sequence[str]:
         """Return those plain keys that nobody has queued yet, each once, and count them as seen."""
-        before = len(self.seen)
-        if self.seen.isdisjoint(keys):
-            self.seen.update(keys)
-            if len(self.seen) - before == len(keys):
-                return keys
-            return list(dict.fromkeys(keys))
+        own = set(keys)
+        # Their hashes are at hand now: looking them up and adding them all touches no key again.
+        if len(own) == len(keys) and self.seen.isdisjoint(own):
+            self.seen |= own
+            return keys
         new = [key for key in dict.fromkeys(keys) if key not in self.seen]
-        self.seen.update(new)
+        self.seen |= own
         return new
 
     def unseen_items(self, items: Sequence[Item]) -> Sequence[Item]:
