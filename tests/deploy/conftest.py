@@ -6,20 +6,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import Cli
 from tests.support.proxied import BUCKET
 from tests.support.s3_recorder import S3Recorder, recorder_of_this_process
 
+from sexton.deploy.local import LocalStack
 from sexton.deploy.local.faults import Running, running
 from sexton.storage import BatchDeleter, StoreSettings
 
 
 @pytest.fixture
-def folder(tmp_path: Path, cli: Cli) -> Iterator[Path]:
+def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder for a stack, which is ended whatever the test did."""
     directory = tmp_path / "stack"
     yield directory
-    cli("local", "down", "--dir", str(directory))
+    if directory.exists():
+        LocalStack(directory).stop()
 
 
 @pytest.fixture

@@ -9,24 +9,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from sexton.deploy.local import state
+from sexton.deploy.main import run
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 SERVERS_ONLY = ("--without", "issuer", "--without", "topics")
-
-
-@pytest.fixture
-def folder(tmp_path: Path, cli: Cli) -> Iterator[Path]:
-    """A folder for a stack, which is ended whatever the test did."""
-    directory = tmp_path / "stack"
-    yield directory
-    cli("local", "down", "--dir", str(directory))
 
 
 def _states(cli: Cli, folder: Path) -> tuple[int, dict[str, tuple[str, int | None]]]:
@@ -136,16 +129,17 @@ class TestUpAndDown:
 
     @pytest.mark.parametrize("below", ["file", "file/deeper"])
     @pytest.mark.parametrize("verb", ["up", "down", "status"])
-    def test_a_folder_that_cannot_be(self, cli: Cli, tmp_path: Path, verb: str, below: str) -> None:
+    def test_a_folder_that_cannot_be(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str, below: str
+    ) -> None:
         """A path that no folder can have is wrong usage, told with the option that names it."""
         (tmp_path / "file").touch()
-        done = cli("local", verb, "--dir", str(tmp_path / below))
+        code = run(["local", verb, "--dir", str(tmp_path / below)])
+        told = capsys.readouterr().err
 
-        assert done.returncode == 2
-        assert done.stderr.startswith(
-            f"error: the folder of the local stack cannot be used: {tmp_path / below}: "
-        )
-        assert "hint: --dir or SEXTON_STATE_DIR" in done.stderr
+        assert code == 2
+        assert told.startswith(f"error: the folder of the local stack cannot be used: {tmp_path / below}: ")
+        assert "hint: --dir or SEXTON_STATE_DIR" in told
 
     def test_down_without_up_is_fine(self, cli: Cli, folder: Path) -> None:
         """`down` and `status` of a stack that was never started do nothing and say so."""
@@ -157,8 +151,11 @@ class TestUpAndDown:
 
 
 class TestNothingIsLeftBehind:
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-    @pytest.mark.parametrize("after", ["redis: ready", "s3: ready", "bucket: "])
+    # One handler for all three, whatever is being started: each signal once, each moment once.
+    @pytest.mark.parametrize(
+        ("number", "after"),
+        [(signal.SIGINT, "redis: ready"), (signal.SIGTERM, "s3: ready"), (signal.SIGHUP, "bucket: ")],
+    )
     def test_a_signal_in_the_middle_of_up(self, folder: Path, number: signal.Signals, after: str) -> None:
         """Ctrl-C, SIGTERM and SIGHUP in the middle of `up` end what it has started, and exit 130."""
         command = [sys.executable, "-m", "sexton.deploy.main", "local", "up", "--dir", str(folder)]

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from tests.support.issuing import Case, Serve, Write, attach
 from tests.support.snapshots import Place
+from tests.support.stacks import WORKER
 
 from sexton.deploy.local import Installation, LocalStack
 from sexton.issuer.client import IssuerClient
@@ -28,7 +29,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def shared(stack: LocalStack) -> Iterator[Installation]:
     """An installation with a running issuer process; its log and its Redis stay healthy."""
-    made = Installation.start(stack, "issuer-shared", partitions=3)
+    made = Installation.start(stack, f"issuer-shared-{WORKER}", partitions=3)
     yield made
     made.stop()
 
@@ -43,7 +44,7 @@ def issuer(shared: Installation) -> Iterator[IssuerClient]:
 @pytest.fixture
 def fresh(stack: LocalStack) -> Iterator[Installation]:
     """An installation of the test's own, without an issuer process."""
-    made = Installation.start(stack, f"issuer-{next(_numbers):04d}", partitions=3, with_issuer=False)
+    made = Installation.start(stack, f"issuer-{WORKER}-{next(_numbers):04d}", partitions=3, with_issuer=False)
     yield made
     made.stop()
 
@@ -52,7 +53,7 @@ def fresh(stack: LocalStack) -> Iterator[Installation]:
 def bare(stack: LocalStack) -> Iterator[Installation]:
     """Topics of the test's own with a log that was not started."""
     made = Installation.start(
-        stack, f"issuer-{next(_numbers):04d}", partitions=3, with_issuer=False, genesis=False
+        stack, f"issuer-{WORKER}-{next(_numbers):04d}", partitions=3, with_issuer=False, genesis=False
     )
     yield made
     made.stop()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 from sexton.deploy import topics
 from sexton.deploy.local import issuer, ports, s3
@@ -13,14 +15,15 @@ from sexton.schemas.settings import Settings
 
 __all__ = ["Installation"]
 
-_databases = itertools.count(1)
-
 
 class Installation:
     """Topics with a prefix, a bucket, a Redis database and an issuer of its own.
 
     `env` holds the variables that lead to it, `bucket` its bucket's name, `directory` a folder for its files.
+    Each takes the next of `databases`: processes that share a stack count from different numbers.
     """
+
+    databases: ClassVar[Iterator[int]] = itertools.count(1)
 
     def __init__(self, stack: LocalStack, name: str) -> None:
         self.stack = stack
@@ -33,7 +36,7 @@ class Installation:
         self.env = {
             **stack.env,
             "SEXTON_TOPIC_PREFIX": f"{name}.",
-            "SEXTON_REDIS_URL": f"{redis}/{next(_databases)}",
+            "SEXTON_REDIS_URL": f"{redis}/{next(self.databases)}",
             "SEXTON_ISSUER_BIND": address,
             "SEXTON_ISSUER_URL": f"http://{address}",
             "SEXTON_CHECKPOINT": str(self.directory / "checkpoint"),

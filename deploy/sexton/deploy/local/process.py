@@ -14,7 +14,7 @@ import psutil
 
 from sexton.schemas.errors import EnvironmentFault
 
-__all__ = ["Process", "alive", "last_lines", "send", "spawn", "stop"]
+__all__ = ["Process", "alive", "last_lines", "send", "spawn", "started", "stop"]
 
 _TERM_SECONDS = 15.0
 _POLL_SECONDS = 0.02
@@ -52,7 +52,12 @@ def spawn(command: Sequence[str], *, directory: Path, log: Path, environment: Ma
             raise EnvironmentFault(f"cannot be started: {command[0]}: {error}") from error
     # The child may outlive this process, and is waited for by pid: Popen's own book-keeping would only warn.
     child.returncode = 0
-    return Process(child.pid, _start(child.pid) or "")
+    return started(child.pid)
+
+
+def started(pid: int) -> Process:
+    """Return the process that has this pid now."""
+    return Process(pid, _start(pid) or "")
 
 
 def alive(process: Process) -> bool:

@@ -227,11 +227,14 @@ class LocalStack:
         log = self.log(name)
         log.parent.mkdir(parents=True, exist_ok=True)
         with self._saving:
-            started = process.spawn(command, directory=self.directory, log=log, environment=environment)
+            started = self._spawn(command, log, environment)
             # Before anything else happens: a process that is in no file is one that `down` cannot end.
             self._state = replace(self._state, processes={**self._state.processes, name: started})
             state.save(self.directory, self._state)
         return started
+
+    def _spawn(self, command: list[str], log: Path, environment: Mapping[str, str]) -> Process:
+        return process.spawn(command, directory=self.directory, log=log, environment=environment)
 
     def wait_ready(self, name: str, started: Process, probe: Callable[[], str | None]) -> None:
         """Return when `probe` returns None; raises EnvironmentFault if the process dies or takes too long."""

@@ -1,0 +1,71 @@
+"""The servers that the processes of a test run share, and each process' own stack on them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.forks import Forks
+
+from sexton.deploy.local import Installation, LocalStack
+from sexton.deploy.local.process import Process, spawn, started
+
+__all__ = ["WORKER", "Stack", "stop_servers"]
+
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""The number of this process of the test run."""
+
+# Processes that share servers: each has Redis databases of its own.
+Installation.databases = itertools.count(1 + 500 * WORKER)
+
+
+class Stack(LocalStack):
+    """What this process starts on servers that were started for all; its issuers are forked."""
+
+    servers: LocalStack
+    forks: Forks
+
+    @classmethod
+    @contextmanager
+    def on(cls, servers: Path, own: Path) -> Iterator[Stack]:
+        """A stack in the folder `own` on the servers in `servers`, which are started if nobody did."""
+        shared = LocalStack.start(servers, without={"issuer", "topics"})
+        made = cls(own, {**os.environ, **shared.env})
+        made.servers = shared
+        made.directory.mkdir(parents=True)
+        made.forks = Forks(own)
+        try:
+            yield made
+        finally:
+            made.stop()
+            made.forks.close()
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables of the shared servers, and this stack's own folder."""
+        own = {
+            "SEXTON_STATE_DIR": str(self.directory),
+            "SEXTON_CHECKPOINT": str(self.directory / "checkpoint"),
+        }
+        return {**self.servers.env, **own}
+
+    @property
+    def store_url(self) -> str:
+        """The address of the shared store."""
+        return self.servers.store_url
+
+    def _spawn(self, command: list[str], log: Path, environment: Mapping[str, str]) -> Process:
+        if command[:3] != [sys.executable, "-m", "sexton.deploy.main"]:
+            return spawn(command, directory=self.directory, log=log, environment=environment)
+        return started(
+            self.forks.fork(command[3:], directory=self.directory, log=log, environment=environment)
+        )
+
+
+def stop_servers(folder: Path) -> None:
+    """End the servers in a folder, if any were started there."""
+    LocalStack(folder).stop()
