@@ -24,6 +24,7 @@ from typing import Any
 import hypothesis
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.certificates import authority
 from tests.support.chain import Chain
 from tests.support.stacks import WORKER, Stack, stop_servers
 
@@ -40,6 +41,8 @@ for _name in [
     del os.environ[_name]
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
+# Stores speak TLS here; every process that a test starts, Spark's workers too, trusts their authority.
+os.environ["AWS_CA_BUNDLE"] = str(authority().bundle)
 
 # An example takes as long as a busy machine needs for it.
 hypothesis.settings.register_profile("sexton", hypothesis.settings(), deadline=None)

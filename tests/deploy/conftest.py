@@ -25,8 +25,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def strict(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Recorder]:
-    """A store that checks signatures and checksums; its credentials are in the environment."""
-    with recorder_of_this_process(monkeypatch) as recorder:
+    """A store that checks signatures and checksums; its credentials are in the environment.
+
+    On plain HTTP, as the local store is that the proxy stands before.
+    """
+    with recorder_of_this_process(monkeypatch, plain=True) as recorder:
         recorder.create_bucket(BUCKET)
         yield recorder
 

@@ -16,7 +16,7 @@ BUCKET = "bucket"
 @pytest.fixture(autouse=True)
 def _no_aws_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     nowhere = str(tmp_path_factory.getbasetemp() / "no-aws-config")
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
+    for name in [name for name in os.environ if name.startswith("AWS_") and name != "AWS_CA_BUNDLE"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONFIG_FILE", nowhere)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", nowhere)
@@ -24,9 +24,12 @@ def _no_aws_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: py
 
 
 @pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Recorder]:
-    """A recorder whose credentials are in the environment, with one empty bucket."""
-    with S3Recorder() as recorder:
+def s3(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Recorder]:
+    """A recorder whose credentials are in the environment, with one empty bucket.
+
+    Over TLS, unless a test is parametrised with "http".
+    """
+    with S3Recorder(plain=getattr(request, "param", "https") == "http") as recorder:
         for name, value in recorder.environ.items():
             monkeypatch.setenv(name, value)
         recorder.create_bucket(BUCKET)

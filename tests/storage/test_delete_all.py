@@ -350,6 +350,7 @@ class TestFolding:
 
         assert kinds(deleter.delete_all("bucket", ["a1", "12"]).result(10)) == [Kind.REFUSED, Kind.GONE]
 
+    @pytest.mark.parametrize("s3", ["http"], indirect=True)
     def test_a_proxy_that_folds_paths(
         self, s3: S3Recorder, knowing: BatchDeleter, monkeypatch: pytest.MonkeyPatch
     ) -> None:

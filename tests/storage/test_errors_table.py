@@ -17,6 +17,9 @@ OURS = {"EndpointUnreachable", "BucketHostUnreachable", "CredentialsUnavailable"
     "TornReply",
     "EmptyReply",
     "NotADeleteResult",
+    "ProxyFailed",
+    "CertificateRejected",
+    "BucketCertificateRejected",
 }
 
 

@@ -2,7 +2,8 @@
 
 It recomputes the signature and the checksums by itself, keeps keys byte for byte (`a//b`, `/lead` and `..`
 are keys like any other), enforces per-key conditions, and answers as the S3 API documents. `script` puts a
-function in front that may answer instead, late, or not at all.
+function in front that may answer instead, late, or not at all. It speaks TLS, with a certificate of the
+tests' own authority, unless it is `plain`.
 
     with S3Recorder(access_key="AK", secret_key="SK") as s3:
         s3.create_bucket("bucket")
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +29,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 from tests.support import s3_api, s3_signature
+from tests.support.certificates import authority, server_context
 from tests.support.s3_api import Buckets, Reply
 from tests.support.s3_signature import Identity, Refused
 from tests.support.s3_state import Traits, Version
@@ -80,6 +83,8 @@ class S3Recorder:
     session_token: str | None = None
     region: str = "us-east-1"
     escape: Callable[[str], str] = escape
+    plain: bool = False
+    tls: ssl.SSLContext | None = None
     requests: list[Recorded] = field(default_factory=list)
     buckets: Buckets = field(default_factory=Buckets)
     _script: Script | None = None
@@ -88,6 +93,8 @@ class S3Recorder:
 
     def __enter__(self) -> S3Recorder:
         handler = type("Handler", (_Handler,), {"recorder": self})
+        if self.tls is None and not self.plain:
+            self.tls = server_context()
         self._server = _Server(("127.0.0.1", 0), handler)
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
@@ -103,12 +110,13 @@ class S3Recorder:
     def url(self) -> str:
         """The endpoint URL."""
         assert self._server is not None
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http{'' if self.plain else 's'}://127.0.0.1:{self._server.server_address[1]}"
 
     @property
     def environ(self) -> dict[str, str]:
-        """The AWS variables of the one identity that this server knows."""
+        """The AWS variables of the one identity that this server knows, and who vouches for the server."""
         names = {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
+        names["AWS_CA_BUNDLE"] = str(authority().bundle)
         return {**names, **({"AWS_SESSION_TOKEN": self.session_token} if self.session_token else {})}
 
     def create_bucket(
@@ -178,9 +186,9 @@ class S3Recorder:
 
 
 @contextmanager
-def recorder_of_this_process(environment: pytest.MonkeyPatch) -> Iterator[S3Recorder]:
+def recorder_of_this_process(environment: pytest.MonkeyPatch, *, plain: bool = False) -> Iterator[S3Recorder]:
     """Run a recorder whose credentials are in this process' environment."""
-    with S3Recorder() as recorder:
+    with S3Recorder(plain=plain) as recorder:
         for name, value in recorder.environ.items():
             environment.setenv(name, value)
         yield recorder
@@ -206,8 +214,16 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def setup(self) -> None:
+        if self.recorder.tls is not None:
+            # Here, in the thread of this connection: a handshake that hangs holds up nobody else.
+            self.request = self.recorder.tls.wrap_socket(self.request, server_side=True)
         super().setup()
         self.number = next(self.server.accepted)  # type: ignore[attr-defined]
+
+    def finish(self) -> None:
+        super().finish()
+        if self.recorder.tls is not None:
+            self.request.close()  # the server closes the socket that was wrapped, which is an empty shell
 
     def do_any(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
 from sexton.storage.errors import HINTS, NoReply, StoreRefused
 from sexton.storage.reply import child_text, code_of, local_name, parsed
@@ -195,6 +196,21 @@ class Calls:
         self._check(reply, f"put {bucket}/{key!r}")
         version = reply.headers.get("x-amz-version-id", "")
         return ObjectInfo(reply.headers.get("etag", ""), len(body), version)
+
+    def get(self, bucket: str, key: str) -> bytes:
+        """Return the bytes of the object under exactly this key, 32 MiB at most."""
+        reply = self.exchange("GET", bucket, key)
+        self._check(reply, f"get {bucket}/{key!r}")
+        return reply.body
+
+    def create_bucket(self, bucket: str, region: str) -> None:
+        """Create a bucket; outside of us-east-1, S3 wants its region named."""
+        place = (
+            f"<CreateBucketConfiguration><LocationConstraint>{escape(region)}</LocationConstraint>"
+            "</CreateBucketConfiguration>"
+        )
+        body = b"" if region == "us-east-1" else place.encode()
+        self._check(self.exchange("PUT", bucket, body=body), f"create bucket {bucket}")
 
     def subresource(self, bucket: str, name: str) -> Subresource:
         """Return a subresource of the bucket, such as `versioning`."""

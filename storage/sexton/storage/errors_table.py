@@ -124,10 +124,22 @@ TABLE: tuple[Row, ...] = (
         "RequestExpired"
     ),
     *_request(
+        Kind.BUCKET,
+        _NONE,
+        "the certificate of the bucket's own host is not accepted; nothing was sent",
+        "BucketCertificateRejected",
+    ),
+    *_request(
         Kind.ENVIRONMENT,
         _NONE,
         "the store or a proxy on the way to it is away",
-        "EndpointUnreachable", "407",
+        "EndpointUnreachable", "ProxyFailed", "407",
+    ),
+    *_request(
+        Kind.ENVIRONMENT,
+        _NONE,
+        "the store's certificate is not accepted (expired, unknown CA, another host); nothing was sent",
+        "CertificateRejected",
     ),
     *_request(
         Kind.TRANSIENT,
