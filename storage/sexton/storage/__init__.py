@@ -25,6 +25,7 @@ from sexton.storage.objects import ObjectStore
 from sexton.storage.settings import StoreSettings
 from sexton.storage.signing import CredentialsUnavailable
 from sexton.storage.states import BatchResult, Delete, Effect, ErrorClass, KeyState, Kind
+from sexton.storage.wire import check_way
 from sexton.storage.xml_body import MAX_KEY_BYTES, MAX_KEYS, xml_unsafe
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "VersionMark",
     "VersionSlice",
     "Versioning",
+    "check_way",
     "erase_slice",
     "open_deleter",
     "table_markdown",

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
+import botocore.session
 from botocore.awsrequest import AWSPreparedRequest
 
 from sexton.schemas.errors import InvalidSettings
@@ -25,7 +26,7 @@ from sexton.storage.proxies import Route, find_route
 from sexton.storage.settings import StoreSettings
 from sexton.storage.trust import Trust, load_trust
 
-__all__ = ["RawReply", "Wire", "retry_after"]
+__all__ = ["RawReply", "Wire", "check_way", "retry_after"]
 
 _OF_ONE_BUCKET = {
     "EndpointUnreachable": "BucketHostUnreachable",
@@ -164,6 +165,14 @@ class Wire:
         else:
             message = f"the connection broke, effect unknown: {where}: {broken}"
         return NoReply(message, effect_unknown=True, code=code)
+
+
+def check_way(settings: StoreSettings) -> None:
+    """Return when the CAs and the proxy that this process' environment names can be used; asks nobody.
+
+    Raises InvalidSettings. For whoever starts others that reach the store: they would fail one by one.
+    """
+    Wire(settings, botocore.session.Session().get_config_variable("ca_bundle")).close()
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:

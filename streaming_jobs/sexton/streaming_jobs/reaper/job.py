@@ -18,6 +18,7 @@ from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
+from sexton.storage import StoreSettings, check_way
 from sexton.streaming_jobs.reaper.checkpoint import Checkpoint
 from sexton.streaming_jobs.reaper.faults import fault_of, query_failed
 from sexton.streaming_jobs.reaper.lock import CheckpointLock
@@ -55,6 +56,7 @@ class Reaper:
         CheckpointLocked, CheckpointRefused and TopicsUnsafe before anything is read.
         """
         path = checkpoint_of(self.settings)
+        check_way(StoreSettings.of(self.settings))
         cluster = Cluster(self.settings)
         binding = check_topics(self.settings, cluster)
         checkpoint = Checkpoint(self.spark, path, binding.topic)
