@@ -114,11 +114,15 @@ class TestUnclean:
 
         assert codes(found) == ["", "", "Error"]
 
-    def test_a_key_both_deleted_and_failed(self) -> None:
-        """An error beside a success for the same key is an error."""
-        error = "<Error><Key>a</Key><Code>InternalError</Code></Error>"
+    @pytest.mark.parametrize("code", ["InternalError", "AccessDenied"])
+    def test_x_5_a_key_both_deleted_and_failed(self, code: str) -> None:
+        """X-5: an error beside a success for the same key is neither: nobody knows what became of it."""
+        error = f"<Error><Key>a</Key><Code>{code}</Code></Error>"
 
-        assert codes(read(result(ALL, error))) == codes(read(result(error, ALL))) == ["InternalError", "", ""]
+        for found in (read(result(ALL, error)), read(result(error, ALL)), read(result(error, ALL, error))):
+            assert codes(found) == ["AmbiguousReply", "", ""]
+            assert (found.state(0).effect, found.effect) == (Effect.UNKNOWN, Effect.UNKNOWN)
+            assert code in found.state(0).message
 
     def test_a_result_that_names_nobody(self) -> None:
         """Of a thousand keys that the reply leaves out each one is unaccounted."""

@@ -10,6 +10,7 @@ from tests.support.execute_stage import (
     BUSY,
     CHANGED,
     CUT,
+    DENIED,
     INVALID,
     Store,
     execution,
@@ -20,6 +21,7 @@ from tests.support.execute_stage import (
 
 from sexton.schemas.events import DeleteMode, KeyCondition
 from sexton.storage import Delete, KeyState, Kind, Versioning
+from sexton.storage.states_of import key_state
 from sexton.streaming_jobs.reaper.fates import Earlier
 
 
@@ -200,6 +202,16 @@ def test_x_5_what_stays_unknown_is_looked_at_in_the_end(acts: bool, expected: di
     assert (result.held is None) is acts
     assert (sizes(store), store.looked) == ([1] * 6, ["a"])
     assert executor.troubled() == {}
+
+
+@pytest.mark.parametrize(("acts", "expected"), [(True, {"absent": 1}), (False, {"dead-lettered": 1})])
+def test_x_5_a_key_both_deleted_and_failed_is_verified(acts: bool, expected: dict[str, int]) -> None:
+    """X-5: of a key that one reply calls deleted and denied, then denied alone, only a look tells which."""
+    both = key_state("AmbiguousReply", "named 2 times: Deleted, AccessDenied")
+    store = Store(answer=lambda number, bucket, item: DENIED if number else both, acts=acts)
+    _, (result,) = run(store, execution(["a"]))
+
+    assert (words(result), store.looked) == (expected, ["a"])
 
 
 @pytest.mark.parametrize(("there", "expected"), [(False, "absent"), (True, "dead-lettered")])

@@ -161,15 +161,15 @@ def _may_be(item: Delete, entry: _Entry) -> bool:
 
 def _state(reading: _Reading, index: int) -> KeyState | None:
     entries = reading.told[index]
-    errors = [entry for entry in entries if entry.is_error]
     if not entries:
         return key_state("MissingFromReply")
-    if errors:
-        # An error beside a success for the same key is an error.
-        return key_state(errors[0].code or "Error", errors[0].message)
     if len(entries) > 1:
-        return key_state("AmbiguousReply", f"named {len(entries)} times")
-    return None
+        # Deleted and failed, or any of it twice: it may be gone, so that not even a final error is believed,
+        # which would end in a dead letter for what is gone. It is of unknown effect, and verified.
+        words = ", ".join(entry.code or "Error" if entry.is_error else "Deleted" for entry in entries[:3])
+        return key_state("AmbiguousReply", f"named {len(entries)} times: {words}")
+    (entry,) = entries
+    return key_state(entry.code or "Error", entry.message) if entry.is_error else None
 
 
 def _doubted(reading: _Reading, states: Mapping[int, KeyState]) -> dict[int, KeyState]:
