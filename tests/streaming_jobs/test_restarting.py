@@ -213,7 +213,7 @@ def test_the_waiting_room_ended_before_its_receipts(chain: Chain, s3: S3Recorder
 def test_a_waiting_room_that_was_created_again_is_refused(chain: Chain, s3: S3Recorder) -> None:
     """F-8: what waited in the old topic is lost: the reaper says so, though nothing of it was ever due."""
     held(chain, s3, promised(chain, "plain"))
-    recreate(chain, records.DEFERRED)
+    recreate(chain.settings, records.DEFERRED)
 
     with pytest.raises(CheckpointRefused, match="re-created"):
         chain.reap(s3_endpoint_url=s3.url)

@@ -11,17 +11,18 @@ from confluent_kafka.cimpl import NewTopic
 from tests.support.chain import Chain
 
 from sexton.schemas.cluster import Cluster
+from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, config_for
 
 
-def recreate(chain: Chain, topic: str) -> None:
+def recreate(settings: Settings, topic: str) -> None:
     """Delete a topic and create it again under its name, as a hurried operator does."""
-    name = chain.settings.topic(topic)
-    admin = AdminClient(chain.settings.kafka())
+    name = settings.topic(topic)
+    admin = AdminClient(settings.kafka())
     admin.delete_topics([name], operation_timeout=20)[name].result(20)
     need = next(need for need in TOPICS if need.name == topic)
     made = NewTopic(name, num_partitions=4, replication_factor=1, config=config_for(need, 1))
-    cluster, deadline = Cluster(chain.settings), time.monotonic() + 30
+    cluster, deadline = Cluster(settings), time.monotonic() + 30
     while not cluster.topics([name]):
         assert time.monotonic() < deadline
         with suppress(KafkaException):  # the old one is not gone yet, or the new one is there already

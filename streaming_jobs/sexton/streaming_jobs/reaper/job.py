@@ -7,9 +7,11 @@ order, stands in `micro_batch`.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -20,10 +22,15 @@ from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.storage import StoreSettings, check_way
 from sexton.streaming_jobs.reaper.checkpoint import Checkpoint
-from sexton.streaming_jobs.reaper.faults import fault_of, query_failed
+from sexton.streaming_jobs.reaper.faults import QueryFailed, fault_of, query_failed
 from sexton.streaming_jobs.reaper.lock import CheckpointLock
 from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
-from sexton.streaming_jobs.reaper.preflight import bind_checkpoint, check_topics, deferred_place
+from sexton.streaming_jobs.reaper.preflight import (
+    bind_checkpoint,
+    check_nothing_lost,
+    check_topics,
+    deferred_place,
+)
 from sexton.streaming_jobs.reaper.progress import Progress
 from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore, sent_before, waited_before
 from sexton.streaming_jobs.reaper.returning import Returning
@@ -76,6 +83,10 @@ class Reaper:
                     batches.replayed = Replayed(start, time.time())
                 waited = waited_before(self.settings, checkpoint, binding, room)
                 self._run_queries(path, batches, Returning(batches, room, checkpoint, waited), earlier)
+            except QueryFailed:
+                with suppress(OSError, Py4JError):  # a JVM that is gone has no checkpoint to look into
+                    check_nothing_lost(checkpoint, binding, room, cluster)
+                raise
             finally:
                 room.close()
         finally:

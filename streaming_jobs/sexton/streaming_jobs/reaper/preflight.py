@@ -8,9 +8,9 @@ from sexton.schemas.errors import SextonError
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, compare
 from sexton.streaming_jobs.reaper.checkpoint import Binding, Checkpoint, check_binding, check_retention
-from sexton.streaming_jobs.reaper.waiting_room import Place
+from sexton.streaming_jobs.reaper.waiting_room import Place, WaitingRoom
 
-__all__ = ["TopicsUnsafe", "bind_checkpoint", "check_topics", "deferred_place"]
+__all__ = ["TopicsUnsafe", "bind_checkpoint", "check_nothing_lost", "check_topics", "deferred_place"]
 
 # Rows that a topic does not take end every try of their micro-batch. With a limit below the size of a
 # producer's batch it is worse: the Java client splits what was refused into the same batch, for ever.
@@ -65,3 +65,16 @@ def bind_checkpoint(checkpoint: Checkpoint, now: Binding, cluster: Cluster) -> d
     committed = checkpoint.committed()
     check_retention(committed, earliest)
     return {**earliest, **committed}
+
+
+def check_nothing_lost(checkpoint: Checkpoint, now: Binding, room: WaitingRoom, cluster: Cluster) -> None:
+    """Name what retention has taken from under a query that ended, as its next start would.
+
+    Spark reports a range that is gone in words of its own, without its end. Raises CheckpointRefused,
+    KafkaUnavailable, and Py4J's errors when the JVM is gone.
+    """
+    facts = cluster.topics([now.topic]).get(now.topic)
+    if facts is None or facts.topic_id != now.topic_id:
+        return  # of another topic's offsets nothing follows
+    check_retention(checkpoint.committed(), cluster.earliest(now.topic, facts.found.partitions))
+    room.check(cluster.earliest(room.place.topic, room.place.partitions))

@@ -123,7 +123,7 @@ class WaitingRoom:
 
         Raises CheckpointRefused when retention has passed what waits.
         """
-        check_retention(self.done, earliest, self.place.topic, _HINT)
+        self.check(earliest)
         self.done = {**earliest, **self.done}
         self._read = dict(self.done)
         self._consumer = Consumer(
@@ -138,6 +138,10 @@ class WaitingRoom:
                 }
             )
         )
+
+    def check(self, earliest: Mapping[int, int]) -> None:
+        """Raise CheckpointRefused when retention has passed what waits."""
+        check_retention(self.done, earliest, self.place.topic, _HINT)
 
     def close(self) -> None:
         """Leave."""
