@@ -10,7 +10,6 @@ from tests.support.execute_stage import (
     BUSY,
     CHANGED,
     CUT,
-    DENIED,
     INVALID,
     Store,
     execution,
@@ -206,9 +205,9 @@ def test_x_5_what_stays_unknown_is_looked_at_in_the_end(acts: bool, expected: di
 
 @pytest.mark.parametrize(("acts", "expected"), [(True, {"absent": 1}), (False, {"dead-lettered": 1})])
 def test_x_5_a_key_both_deleted_and_failed_is_verified(acts: bool, expected: dict[str, int]) -> None:
-    """X-5: of a key that one reply calls deleted and denied, then denied alone, only a look tells which."""
-    both = key_state("AmbiguousReply", "named 2 times: Deleted, AccessDenied")
-    store = Store(answer=lambda number, bucket, item: DENIED if number else both, acts=acts)
+    """X-5: of a key that a reply calls deleted and failed, and the next one failed, only a look tells."""
+    both = key_state("AmbiguousReply", "named 2 times: Deleted, InvalidArgument")
+    store = Store(answer=lambda number, bucket, item: INVALID if number else both, acts=acts)
     _, (result,) = run(store, execution(["a"]))
 
     assert (words(result), store.looked) == (expected, ["a"])
