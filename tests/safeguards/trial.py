@@ -149,7 +149,9 @@ def _read(report: Path, text: str, seconds: float) -> Run:
     passed, failed, broken = set(), set(), ""
     cases = Xml.parse(report).iter("testcase") if report.exists() else ()
     for case in cases:
-        name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
+        module, dot, group = case.get("classname", "").partition(".Test")
+        owner = f"Test{group}::" if dot else ""
+        name = f"{module.replace('.', '/')}.py::{owner}{case.get('name')}"
         failure = case.find("failure")
         if failure is not None:
             failed.add(name)
