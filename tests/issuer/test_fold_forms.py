@@ -13,7 +13,7 @@ from tests.support.logs import GENESIS, NOW, mixed_logs
 from sexton.issuer.fold import VALID, State, Valid, Verdict, Void, apply
 from sexton.schemas import events
 from sexton.schemas.events import GenerationForm, Grant, IssueOperation, PartitionOffsets
-from sexton.schemas.generations import MAX_PACKED_PART
+from sexton.schemas.generations import MAX_NODE, MAX_PACKED_PART
 from sexton.schemas.windows import Window
 
 FIRST, FINAL = GenerationForm.FIRST, GenerationForm.FINAL
@@ -114,6 +114,16 @@ BEFORE = (
         (imports(nodes=[events.ImportedNode("n2", 7, 1)]), "number-taken"),
         (imports(nodes=[events.ImportedNode("n2", 9, 1), events.ImportedNode("n3", 9, 1)]), "node-twice"),
         (imports(nodes=[events.ImportedNode("n2", 9, MAX_PACKED_PART + 1)]), "out-of-range"),
+        (imports(nodes=[events.ImportedNode("n2", 9, -1)]), "out-of-range"),
+        (imports(nodes=[events.ImportedNode("n2", MAX_NODE + 1, 1)]), "out-of-range"),
+        (imports(nodes=[events.ImportedNode("n2", -1, 1)]), "out-of-range"),
+        (imports(nodes=[events.ImportedNode("n2", MAX_NODE, MAX_PACKED_PART)]), None),
+        (imports(nodes=[events.ImportedNode("n2", 0, 0)]), None),
+        (imports(events.ImportedTenant("new", FINAL, 2**32 - 1, None)), None),
+        (imports(events.ImportedTenant("new", FIRST, MAX_PACKED_PART, None)), None),
+        (imports(events.ImportedTenant("new", FIRST, 0, None)), None),
+        (register("n2", 1, None, number=0), None),
+        (register("n2", 1, None, number=MAX_NODE), None),
     ],
 )
 def test_what_is_valid(event: events.GenerationEvent, reason: str | None) -> None:
@@ -131,16 +141,18 @@ def test_the_form_is_fixed_by_the_first_event() -> None:
 
 
 def test_a_number_ends_at_24_bits() -> None:
-    """Attachment and node generations of the first form are never above 24 bits."""
-    at_end = events.ImportedTenant("t", FIRST, MAX_PACKED_PART, "n1")
-    nodes = [events.ImportedNode("n1", 7, MAX_PACKED_PART)]
+    """Attachment and node generations of the first form are never above 24 bits; the last one is given."""
+    last = MAX_PACKED_PART
+    below = events.ImportedTenant("t", FIRST, last - 1, "n1")
     _, verdicts = fold(
-        imports(at_end, nodes=nodes),
-        first([Grant("t", MAX_PACKED_PART + 1, MAX_PACKED_PART)], node_generation=MAX_PACKED_PART),
-        register("n1", MAX_PACKED_PART + 1, MAX_PACKED_PART),
+        imports(below, nodes=[events.ImportedNode("n1", 7, last - 1)]),
+        register("n1", last, last - 1),
+        first([Grant("t", last, last - 1)], node_generation=last),
+        first([Grant("t", last + 1, last)], node_generation=last),
+        register("n1", last + 1, last),
     )
 
-    assert verdicts[1:] == [Void("not-next")] * 2
+    assert verdicts == [VALID] * 3 + [Void("not-next")] * 2
 
 
 def test_generation_less_is_below_zero() -> None:

@@ -95,6 +95,12 @@ class TestWindows:
         assert state.window("t", 1, 0) == Window(3, 7)
         assert list(state.high) == [9]
 
+    def test_one_impossible_position_makes_the_whole_claim_void(self) -> None:
+        """A claim with one position beyond the end offsets is not believed of any other partition."""
+        state = fold(issued("t", 1, [3, 3]), issued("t", 2, [7, 7]), barrier([9, 9], [8, 10]))
+
+        assert state.window("t", 1, 0) == Window(3, 7)
+
 
 @st.composite
 def settled_logs(draw: st.DrawFn) -> list[events.GenerationEvent]:
