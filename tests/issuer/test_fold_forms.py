@@ -184,6 +184,38 @@ def test_windows_of_both_numbers() -> None:
     assert state.windows(tenant, 2, 0, "n1", 3) == (Window(9), None)
 
 
+@pytest.mark.parametrize(("node", "node_generation"), [("n1", 1), ("n1", None), (None, 1)])
+def test_a_guard_with_the_parts_of_the_other_form_has_no_window(
+    node: str | None, node_generation: int | None
+) -> None:
+    """A tenant's form says which numbers a guard must carry; any others fit no window, kept or forgotten."""
+    state, _ = fold(
+        register("n1", 1, None, 2),
+        final([Grant("final", 1, None)]),
+        first([Grant("one", 1, None)], 3),
+        final([Grant("final", 2, 1)]),
+        first([Grant("one", 2, 1)], 9),
+        register("n1", 2, 1, 9),
+    )
+    final_one, first_one = state.tenant("final"), state.tenant("one")
+    assert final_one is not None
+    assert first_one is not None
+    whole = (node, node_generation) == ("n1", 1)
+
+    assert state.windows(final_one, 1, 0, None, None) == (Window(2, 3), None)
+    assert state.windows(final_one, 1, 0, node, node_generation) == (None, None)
+    assert state.windows(first_one, 1, 0, None, None) == (None, None)
+    assert (state.windows(first_one, 1, 0, node, node_generation) != (None, None)) == whole
+    assert state.windows(first_one, 1, 0, "nobody", 1) == (None, None)
+
+    apply(state, 7, events.Barrier("b", ends(9), ends(9), NOW))
+    assert state.forgotten(final_one, 1, 0, None, None) == (3, None)
+    assert state.forgotten(final_one, 1, 0, node, node_generation) == (None, None)
+    assert state.forgotten(first_one, 1, 0, None, None) == (None, None)
+    assert (state.forgotten(first_one, 1, 0, node, node_generation) == (9, 9)) == whole
+    assert state.forgotten(first_one, 1, 0, "nobody", 1) == (None, None)
+
+
 def facts(state: State) -> Any:
     """Everything that a void event must leave as it is."""
     tenants = [(t.name, t.first, list(t.issues), t.holder, t.dropped, t.form) for t in state]

@@ -324,6 +324,15 @@ class TestConditions:
         assert (kinds(result), result.state(0).code) == ([Kind.REFUSED, Kind.GONE], "ConditionNotChecked")
         assert list(s3.objects("bucket")) == ["a"]
 
+    def test_an_empty_condition(self, s3: S3Recorder, knowing: BatchDeleter) -> None:
+        """A store may take an empty condition for none: neither an empty ETag nor version is sent."""
+        s3.create_bucket("bucket", {"a": b"1", "b": b"2"})
+        result = knowing.delete_all("bucket", [Delete("a", etag=""), Delete("b", version_id="")]).result(10)
+
+        assert kinds(result) == [Kind.REFUSED, Kind.REFUSED]
+        assert [result.state(i).code for i in range(2)] == ["ConditionNotChecked"] * 2
+        assert (s3.deletes(), s3.singles()) == ([], [])
+
 
 class TestFolding:
     def test_a_key_that_would_be_folded_is_not_sent(self, s3: S3Recorder, deleter: BatchDeleter) -> None:

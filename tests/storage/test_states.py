@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from random import Random
 from xml.sax.saxutils import escape
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.storage import Delete, Effect, Kind, xml_unsafe
+from sexton.storage import BatchResult, Delete, Effect, KeyState, Kind, xml_unsafe
 from sexton.storage.reply import scan_errors
+from sexton.storage.states import merge_results
 from sexton.storage.states_of import read_reply
 from sexton.storage.wire import RawReply
 from sexton.storage.xml_body import build_body
@@ -123,6 +126,68 @@ class TestVersions:
 
         assert (dict(result.markers), result.erased_markers) == ({0: "m9"}, frozenset({1}))
         assert (result.clean, result.effect, result.request_id) == (True, Effect.KNOWN, "R")
+
+
+class TestMerging:
+    @pytest.mark.parametrize(
+        ("effects", "whole"),
+        [
+            ([Effect.KNOWN, Effect.UNKNOWN, Effect.NONE], Effect.UNKNOWN),
+            ([Effect.NONE, Effect.KNOWN], Effect.KNOWN),
+            ([Effect.NONE], Effect.NONE),
+            ([], Effect.NONE),
+        ],
+    )
+    def test_of_several_requests_the_least_known_effect_counts(
+        self, effects: list[Effect], whole: Effect
+    ) -> None:
+        """A list of which one request may have had an effect may have had one."""
+        parts = [([i], BatchResult("b", 1, effect=effect)) for i, effect in enumerate(effects)]
+
+        assert merge_results("b", 4, parts, {}).effect is whole
+
+    def test_each_item_keeps_what_its_request_told(self) -> None:
+        """States, markers and waits of the parts stand under the indexes of the whole."""
+        denied, busy, refused = (
+            KeyState(Kind.FINAL),
+            KeyState(Kind.BUCKET, "SlowDown"),
+            KeyState(Kind.REFUSED),
+        )
+        one = BatchResult("b", 2, {1: denied}, {0: "m"}, frozenset({0}), ("r1",), retry_after_s=2.0)
+        other = BatchResult("b", 1, {0: busy}, fault=busy, request_ids=("r2",), retry_after_s=7.0, requests=3)
+        whole = merge_results("b", 5, [([4, 2], one), ([0], other)], {1: refused})
+
+        assert dict(whole.states) == {0: busy, 1: refused, 2: denied}
+        assert (dict(whole.markers), whole.erased_markers) == ({4: "m"}, frozenset({4}))
+        assert (whole.fault, whole.retry_after_s, whole.requests) == (busy, 7.0, 4)
+        assert whole.request_ids == ("r1", "r2")
+        assert (whole.throttled, whole.all_denied, whole.state(3).kind) == (True, False, Kind.GONE)
+
+    @pytest.mark.parametrize(
+        ("states", "denied"),
+        [
+            ([KeyState(Kind.FINAL, "AccessDenied")] * 2, True),
+            ([KeyState(Kind.FINAL, "AccessDenied")], False),
+            ([KeyState(Kind.FINAL, "AccessDenied"), KeyState(Kind.FINAL, "Other")], False),
+            (
+                [KeyState(Kind.FINAL, "AccessDenied"), KeyState(Kind.FINAL, "AccessDenied", legal_hold=True)],
+                False,
+            ),
+            (
+                [
+                    KeyState(Kind.FINAL, "AccessDenied"),
+                    KeyState(Kind.FINAL, "AccessDenied", retain_until=datetime(2027, 1, 1, tzinfo=UTC)),
+                ],
+                False,
+            ),
+        ],
+    )
+    def test_a_policy_of_the_bucket_denies_every_key_of_several(
+        self, states: list[KeyState], denied: bool
+    ) -> None:
+        """A lock, another code, or a single key is about keys: those are final, not the bucket's."""
+        assert BatchResult("b", len(states), dict(enumerate(states))).all_denied is denied
+        assert not BatchResult("b", len(states) + 1, dict(enumerate(states))).all_denied
 
 
 class TestScan:
