@@ -5,7 +5,17 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.support.issuing import Serve, attach, counter, newest, re_attach, refused
+from tests.support.issuing import (
+    Serve,
+    attach,
+    counter,
+    keys,
+    log_id,
+    newest,
+    re_attach,
+    redis_of,
+    refused,
+)
 
 from sexton.deploy.local import Installation
 from sexton.issuer import wire
@@ -60,6 +70,30 @@ class TestSeveralIssuers:
 
         assert attach(behind, "n", "t", request_id="r", caller="c") == first == 1
         assert attach(behind, "n", "t") == 3
+
+    def test_j_4_a_verdict_is_never_older_than_its_barrier(
+        self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """J-4: a fold that is behind and a Redis set back agree on the past; the barrier read back does not."""
+        one, behind = serve(fresh.settings), serve(fresh.settings)
+        attach(one, "n", "t")
+        assert newest(behind, "t", 1)
+        client, names = redis_of(fresh.settings), keys(fresh.settings, log_id(one))
+        step = behind.reader._step
+        monkeypatch.setattr(behind.reader, "_step", lambda: (behind._stopping.wait(0.3), step()))
+
+        past = client.hget(names["newest"], "t")
+        attach(one, "n", "t")
+        client.hset(names["newest"], "t", past)
+        assert not newest(behind, "t", 1)
+
+        past = client.hget(names["newest"], "t")
+        attach(one, "n", "t")
+        client.hset(names["newest"], "t", past)
+        asked = wire.Validate([wire.Subject("t", 2, 0)])
+        (answer,) = behind.authority().validate(asked, Deadline.after(20)).answers
+        assert (answer.newest, answer.until) == (False, 0)
+        client.close()
 
     def test_i_15_at_the_same_time(self, fresh: Installation, serve: Serve) -> None:
         """I-15: one request id at two issuers at once is answered with one number."""
@@ -204,7 +238,7 @@ class TestLargeCalls:
 
 
 def test_what_is_handed_out_and_judged_is_counted(fresh: Installation, serve: Serve) -> None:
-    """Numbers of tenants and of nodes, by whichever call; subjects of both kinds of validate."""
+    """Numbers of tenants and of nodes, by whichever call; subjects and own barriers of both validates."""
     service = serve(fresh.settings)
     authority, soon = service.authority(), Deadline.after(20)
     attach(service, "n", "t")
@@ -216,6 +250,7 @@ def test_what_is_handed_out_and_judged_is_counted(fresh: Installation, serve: Se
     authority.validate(wire.Validate([wire.Subject("t", g, 0) for g in (1, 2, 3, 4)]), soon)
 
     assert counter(service, "numbers_issued") == 4
+    assert counter(service, "barriers") == 2
     counted = {
         answer: service.metrics.registry.get_sample_value("sexton_issuer_subjects_total", {"answer": answer})
         for answer in ("newest", "covered", "never", "unknown")

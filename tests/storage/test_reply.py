@@ -13,7 +13,7 @@ from sexton.storage import BatchResult, Delete, Effect, Kind, xml_unsafe
 from sexton.storage.reply import is_clean, scan_errors
 from sexton.storage.states_of import read_reply
 from sexton.storage.wire import RawReply
-from sexton.storage.xml_body import build_body
+from sexton.storage.xml_body import build_body, build_items
 
 SENT = ["a", 'q"uote', "x<y&z>'"]
 KEY = st.text(min_size=1, max_size=8).filter(lambda key: not xml_unsafe(key))
@@ -82,6 +82,40 @@ class TestClean:
 
         assert is_clean(build_body(sent), reply) == same
         assert read(reply.body, keys=sent).clean == same
+
+
+class TestLeftToTheParser:
+    def test_versions_of_one_key(self) -> None:
+        """A reply that leaves version ids out is no word about any of several versions, failed or gone."""
+        items = [Delete("k", version_id="1"), Delete("k", version_id="2")]
+        error = "<Error><Key>k</Key><Code>AccessDenied</Code></Error>"
+        for body in (
+            result(deleted("k", "k")),
+            result(deleted("k"), "\n", deleted("k")),
+            result(deleted("k"), error),
+        ):
+            reply = RawReply(200, "", body)
+
+            assert not is_clean(build_items(items), reply)
+            assert scan_errors(build_items(items), reply) is None
+            assert codes(read_reply("bucket", items, reply)) == ["MissingFromReply"] * 2
+
+    def test_new_markers(self) -> None:
+        """The id of a new delete marker stands in the reply alone: no scan may throw it away."""
+        hidden = "<Deleted><Key>a</Key><DeleteMarker>true</DeleteMarker></Deleted>"
+        error = "<Error><Key>b</Key><Code>AccessDenied</Code></Error>"
+        for keys, body in ((["a"], result(hidden)), (["a", "b"], result(hidden, error))):
+            reply = RawReply(200, "", body)
+
+            assert not is_clean(build_body(keys), reply)
+            assert scan_errors(build_body(keys), reply) is None
+            assert dict(read(body, keys=keys).markers) == {0: ""}
+
+    def test_a_key_named_twice(self) -> None:
+        """Whatever order the entries have, a key that is named twice was not seen to be gone."""
+        for body in (result(deleted("b", "a", "a")), result(deleted("a", "b", "b"))):
+            assert not is_clean(build_body(["a", "b"]), RawReply(200, "", body))
+            assert "AmbiguousReply" in codes(read(body, keys=["a", "b"]))
 
 
 class TestUnclean:
@@ -166,6 +200,14 @@ class TestUnclean:
 
         assert codes(found) == ["SomeCode"] * 3
         assert (found.state(0).status, found.effect) == (status, effect)
+
+    def test_only_an_error_of_the_store_has_a_code(self) -> None:
+        """A page of something else is told as it is; what stands in it is no word of the store."""
+        page = read(b"<Page><Code>AccessDenied</Code><Message>no</Message></Page>", 403)
+        error = read(b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>", 403)
+
+        assert (codes(page), "HTTP 403, b'<Page>" in page.state(0).message) == ([""] * 3, True)
+        assert (codes(error), error.state(0).message) == (["AccessDenied"] * 3, "no")
 
     def test_an_error_status_beats_a_fine_body(self) -> None:
         """A 500 with a complete result is unclean in every key."""

@@ -56,6 +56,14 @@ class TestAccounting:
 
         assert kinds(items, entry("Deleted", Key="two")) == [Kind.UNACCOUNTED, Kind.GONE]
 
+    def test_what_is_no_entry_is_passed_over(self) -> None:
+        """Elements beside the entries name no key: they are no strangers."""
+        items = [Delete("one")]
+
+        assert kinds(items, "<RequestCharged>requester</RequestCharged>", entry("Deleted", Key="one")) == [
+            Kind.GONE
+        ]
+
     def test_x_8_absent(self) -> None:
         """X-8: a store that says NoSuchKey means absent, which is no error."""
         items = [Delete("one"), Delete("two", version_id="v")]
