@@ -74,7 +74,7 @@ class TestSeveralIssuers:
     def test_j_4_a_verdict_is_never_older_than_its_barrier(
         self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """J-4: a fold that is behind and a Redis set back agree on the past; the barrier read back does not."""
+        """J-4: a fold that is behind and a Redis set back agree on the past; the barrier tells better."""
         one, behind = serve(fresh.settings), serve(fresh.settings)
         attach(one, "n", "t")
         assert newest(behind, "t", 1)
