@@ -10,7 +10,8 @@ Neither the file nor the test's file is named: both are looked up, so that nothi
 moves. A test whose name stands in two files is named with its file's: `test_running::test_name`; one case of
 a parametrised test as pytest prints it: `test_name[case]`.
 
-A module without a line has a reason in the table `[without]` of one of the files.
+A module without a line has a reason in the table `[without]` of one of the files. What was edited and made no
+test fail, and may, is a `[[survivor]]` of a file: a text, an edit, the reason.
 """
 
 from __future__ import annotations
@@ -23,7 +24,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LIST", "TREE", "Line", "Misfit", "edited", "load", "node_ids", "place_of", "product", "without"]
+__all__ = [
+    "LIST",
+    "TREE",
+    "Line",
+    "Misfit",
+    "edited",
+    "load",
+    "node_ids",
+    "place_of",
+    "product",
+    "survivors",
+    "without",
+]
 
 TREE = Path(__file__).parents[2]
 LIST = Path(__file__).parent
@@ -55,6 +68,12 @@ def load(folder: Path = LIST) -> list[Line]:
                 raise Misfit(f"{file.name}: not a line of the list: {entry.get('name', entry)}")
             found.append(Line(entry["name"], entry["text"], entry["edit"], tuple(entry["tests"])))
     return found
+
+
+def survivors(folder: Path = LIST) -> list[Line]:
+    """Return the edits that no test has to notice, each named by its reason."""
+    found = [entry for file in sorted(folder.glob("*.toml")) for entry in _read(file).get("survivor", [])]
+    return [Line(entry["reason"], entry["text"], entry["edit"], ()) for entry in found]
 
 
 def without(folder: Path = LIST) -> dict[str, str]:

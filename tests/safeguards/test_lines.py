@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.safeguards.__main__ import chosen
-from tests.safeguards.lines import edited, load, node_ids
+from tests.safeguards.lines import edited, load, node_ids, place_of, product, survivors
 
 LINES = load()
 
@@ -16,6 +16,13 @@ def test_q_6_each_safeguard_stands_once_compiles_without_and_names_tests_that_ex
         assert edited(line)
         assert node_ids(line.tests)
     assert [name for name, times in Counter(line.name for line in LINES).items() if times > 1] == []
+
+
+def test_q_6_what_may_be_edited_unseen_stands_once_and_has_a_reason() -> None:
+    """Q-6: each survivor's text stands once in the product, its edit compiles, and it has a reason."""
+    for line in survivors():
+        assert edited(line) != product()[place_of(line)]
+        assert len(line.name.split()) > 2
 
 
 def test_q_6_a_share_is_drawn_by_its_seed() -> None:
