@@ -137,6 +137,27 @@ def test_another_belief_under_a_known_id(case: Case, unique: str) -> None:
             case.issuer.attach("n", unique, unique, generation=believed)
 
 
+def test_i_6_a_used_request_id_is_no_answer_for_another_call(case: Case, unique: str) -> None:
+    """I-6: under the id of a fence nothing else is carried out, and nothing is answered as if it had been."""
+    node, other, used = f"n-{unique}", f"{unique}-2", f"{unique}-fence"
+    for tenant in (unique, other):
+        case.issuer.attach(node, tenant)
+    assert case.issuer.fence_tenant(unique, request_id=used) == 2
+    before = case.issuer.barrier().log_offset
+
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: case.issuer.fence_tenant(other, request_id=used),
+        lambda: case.issuer.drop(unique, request_id=used),
+        lambda: case.issuer.detach(node, other, request_id=used),
+        lambda: case.issuer.register_node(node, None, used),
+        lambda: case.issuer.import_tenants([ImportedTenant(f"{unique}-3", FINAL, 1, None)], [], used),
+    )
+    for call in calls:
+        with refused("request-id-conflict"):
+            call()
+    assert case.issuer.barrier().log_offset == before + 1
+
+
 MANY = range(10_001)
 WRONG: dict[str, Callable[[Issuer, str], object]] = {
     "tenant twice": lambda i, u: i.import_tenants([ImportedTenant(u, FINAL, 1, None)] * 2),

@@ -21,6 +21,7 @@ from sexton.issuer.state import State
 from sexton.schemas import events
 from sexton.schemas.codec import Codec, Schema, schema_of
 from sexton.schemas.forms import to_avro
+from sexton.schemas.windows import Window
 
 codec = Codec()
 
@@ -104,6 +105,23 @@ def test_forgetting_goes_on_where_it_was() -> None:
     assert len(states[0].requests) == 5
     assert encoded(states[0]) == encoded(states[1])
     assert states[0].requests.mark == states[1].requests.mark > 0
+
+
+def test_windows_are_cut_after_a_restart_as_before() -> None:
+    """What a later barrier settles is forgotten by a reader from a snapshot too, on from the same floor."""
+    log: list[events.GenerationEvent] = [GENESIS]
+    for number, end in ((1, 3), (2, 7), (3, 9)):
+        ends = events.PartitionOffsets("intents", [end])
+        grants = [events.Grant("t", number, number - 1 or None)]
+        log.append(
+            events.Issued(f"r{number}", "c", events.IssueOperation.ATTACH, "n", 0, 1, grants, ends, NOW)
+        )
+    first, last = events.PartitionOffsets("intents", [7]), events.PartitionOffsets("intents", [9])
+    again = restored(fold([*log, events.Barrier("b", last, first, NOW)]))
+
+    assert (list(again.cuts.floor), again.window("t", 2, 0)) == ([7], Window(7, 9))
+    apply(again, 5, events.Barrier("c", last, last, NOW))
+    assert [again.window("t", number, 0) for number in (1, 2, 3)] == [None, None, Window(9)]
 
 
 def chunk_of(state: State) -> events.SnapshotChunk:

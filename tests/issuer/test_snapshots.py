@@ -15,8 +15,9 @@ from sexton.issuer import wire
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.log import open_reader
 from sexton.issuer.positions import Positions
+from sexton.issuer.snapshot_format import BadSnapshot
 from sexton.issuer.snapshot_keeper import take_snapshot
-from sexton.issuer.snapshot_topic import TopicReader
+from sexton.issuer.snapshot_topic import SnapshotTopic, TopicReader
 from sexton.issuer.snapshots import Snapshot
 from sexton.schemas import records
 from sexton.schemas.windows import Window
@@ -85,7 +86,7 @@ def test_old_snapshots_are_removed(filled: tuple[Place, list[Snapshot]]) -> None
 
 
 def test_a_broken_one_does_not_count_as_kept(filled: tuple[Place, list[Snapshot]]) -> None:
-    """A snapshot that is broken does not push out the last good one."""
+    """A snapshot that is broken pushes out no good one, and a single good one pushes out nothing."""
     place, (first, second) = filled
     flipped_bit(place.settings, second)
 
@@ -93,6 +94,29 @@ def test_a_broken_one_does_not_count_as_kept(filled: tuple[Place, list[Snapshot]
 
     assert first.found.snapshot_id in place.ids()
     assert third.found.snapshot_id in place.ids()
+    for snapshot in (first, third):
+        flipped_bit(place.settings, snapshot)
+    fourth = take_snapshot(place.settings, 30)
+    everything = {snapshot.found.snapshot_id for snapshot in (first, second, third, fourth)}
+    assert set(place.ids()) == everything
+
+
+def test_what_is_not_what_was_written_removes_nothing(
+    filled: tuple[Place, list[Snapshot]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot is read back before it counts: broken on its way it is told, and the older ones stay."""
+    place, taken = filled
+    write = SnapshotTopic.write_manifest
+
+    def after_damage(topic: SnapshotTopic, snapshot_id: str, manifest: bytes, deadline: Deadline) -> None:
+        put(place.settings, f"{snapshot_id}/000000", b"what another writer had under this key")
+        write(topic, snapshot_id, manifest, deadline)
+
+    monkeypatch.setattr(SnapshotTopic, "write_manifest", after_damage)
+
+    with pytest.raises(BadSnapshot, match="checksum is wrong"):
+        take_snapshot(place.settings, 30)
+    assert {snapshot.found.snapshot_id for snapshot in taken} < set(place.ids())
 
 
 def test_a_snapshot_in_many_chunks(

@@ -11,6 +11,7 @@ from tests.support.snapshots import (
     Place,
     flipped_bit,
     put,
+    truncated,
 )
 
 from sexton.deploy.local import Installation
@@ -84,8 +85,8 @@ class TestTruncate:
     def test_refused_when_the_log_says_otherwise(
         self, filled: tuple[Place, list[Snapshot]], soon: Deadline
     ) -> None:
-        """A snapshot that is whole but not what the log says is never what a log is cut below."""
-        place, (_, second) = filled
+        """A snapshot that is whole but not what the log says is no proof, of a whole log or a cut one."""
+        place, (first, second) = filled
         state = place.snapshots.load(second, soon)
         tenant = state.tenant("a")
         assert tenant is not None
@@ -93,6 +94,9 @@ class TestTruncate:
         put(place.settings, f"{second.found.snapshot_id}/manifest", None)
         place.snapshots.take(state, soon)
 
+        with pytest.raises(BadSnapshot, match="not what the log says"):
+            truncation.plan(place.settings, soon)
+        truncated(place.settings, first.log_offset)
         with pytest.raises(BadSnapshot, match="not what the log says"):
             truncation.plan(place.settings, soon)
 
