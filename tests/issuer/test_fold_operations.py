@@ -49,7 +49,7 @@ def before() -> State:
     """A log with a node that holds a tenant of each form, and a request id that was used."""
     ends = PartitionOffsets("intents", [3, 3])
     state = State()
-    log = (
+    log: tuple[events.GenerationEvent, ...] = (
         GENESIS,
         events.NodeRegistered("reg", "c", "n1", 0, 1, None, ends, NOW),
         issued("used", [Grant("t", 1, None)], [3, 3]),
