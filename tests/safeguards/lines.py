@@ -31,6 +31,8 @@ __all__ = [
     "Misfit",
     "edited",
     "load",
+    "module_of",
+    "modules",
     "node_ids",
     "place_of",
     "product",
@@ -114,6 +116,23 @@ def edited(line: Line, tree: Path = TREE) -> str:
         except SyntaxError as error:
             raise Misfit(f"the edit of {line.name!r} does not compile: {error}") from error
     return text
+
+
+def modules(part: str, tree: Path = TREE) -> set[str]:
+    """Return the names of the modules of a part that hold code: they need a line, or a reason why not."""
+    found = {
+        module_of(path) for path, text in product(tree).items() if path.suffix == ".py" and _has_code(text)
+    }
+    return {name for name in found if name.startswith(f"{part}.")}
+
+
+def module_of(path: Path) -> str:
+    """Return the module of a source file of the product."""
+    return ".".join(path.with_suffix("").parts[1:])
+
+
+def _has_code(text: str) -> bool:
+    return any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in ast.walk(ast.parse(text)))
 
 
 @functools.cache

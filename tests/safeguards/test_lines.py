@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.safeguards.__main__ import chosen
-from tests.safeguards.lines import edited, load, node_ids, place_of, product, survivors
+from tests.safeguards.lines import (
+    edited,
+    load,
+    module_of,
+    modules,
+    node_ids,
+    place_of,
+    product,
+    survivors,
+    without,
+)
 
 LINES = load()
+PARTS = ("sexton.streaming_jobs.reaper", "sexton.streaming_jobs.budget", "sexton.issuer")
 
 
 def test_q_6_each_safeguard_stands_once_compiles_without_and_names_tests_that_exist() -> None:
@@ -23,6 +34,18 @@ def test_q_6_what_may_be_edited_unseen_stands_once_and_has_a_reason() -> None:
     for line in survivors():
         assert edited(line) != product()[place_of(line)]
         assert len(line.name.split()) > 2
+
+
+def test_q_6_each_module_has_a_line_or_a_reason_why_not() -> None:
+    """Q-6: no module is left out, and no reason stands for one that is not there, or has a line."""
+    guarded = {module_of(place_of(line)) for line in LINES}
+    reasons = without()
+    there = set[str]().union(*map(modules, PARTS))
+
+    assert sorted(there - guarded - reasons.keys()) == []
+    assert sorted(reasons.keys() - there) == []
+    assert sorted(reasons.keys() & guarded) == []
+    assert all(reasons.values())
 
 
 def test_q_6_a_share_is_drawn_by_its_seed() -> None:

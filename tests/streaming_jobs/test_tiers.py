@@ -92,7 +92,8 @@ def test_a_bad_bucket_is_held_longer_each_time_and_freed_by_work() -> None:
     assert held.current(6) == {}
     held.note({"bad": "NoSuchBucket"}, [], now=6)
     assert held.current(15) == {"bad": "NoSuchBucket"}
-    held.note({}, ["bad"], now=16)
-    assert held.current(16) == {}
+    held.note({}, ["bad"], now=15)
+    assert held.current(15) == {}
     held.note({"bad": "SlowDown"}, ["bad"], now=20)
     assert held.current(24) == {"bad": "SlowDown"}
+    assert held.current(26) == {}
