@@ -6,12 +6,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from tests.support.chain import Chain
 from tests.support.commands import Command
 from tests.support.crashes import end_before_receipts, markers
+from tests.support.families import family, kill_all
 from tests.support.intents import GONE, PROMISE, folded, promised, unchanged
 from tests.support.replies import SLOW_DOWN, on_deletes, partly
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
@@ -32,37 +32,6 @@ def s3(s3: S3Recorder) -> S3Recorder:
     """The recorder with a versioned bucket."""
     s3.create_bucket("bucket", dict.fromkeys([*NAMES, "stays"], b"x"), versioning="Enabled")
     return s3
-
-
-def family(pid: int) -> dict[int, str]:
-    """A process and those below it, with their command lines."""
-    parents: dict[int, int] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                stat = (folder / "stat").read_text()
-            except OSError:
-                continue
-            parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    lines: dict[int, str] = {}
-    for each in found:
-        try:
-            lines[each] = (Path("/proc") / str(each) / "cmdline").read_text().replace("\0", " ")
-        except OSError:
-            continue
-    return lines
-
-
-def kill_all(command: Command) -> None:
-    """Kill a reaper with everything that it has started, as a machine does that goes down."""
-    for pid in family(command.process.pid):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
 
 
 def phased(chain: Chain) -> events.DeletionIntent:

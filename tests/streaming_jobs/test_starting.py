@@ -28,7 +28,6 @@ from sexton.streaming_jobs.reaper.checkpoint import (
     parse_offsets,
 )
 from sexton.streaming_jobs.reaper.dry_run import dry_run, word_of
-from sexton.streaming_jobs.reaper.lock import CheckpointLock, CheckpointLocked
 from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
 
 real = pytest.mark.real
@@ -134,35 +133,6 @@ def test_an_unsafe_topic_is_refused(chain: Chain) -> None:
 
     with pytest.raises(SextonError, match=r"cleanup\.policy is compact"):
         chain.reap()
-
-
-@real
-def test_x_20_the_second_reaper_names_the_first(chain: Chain) -> None:
-    """X-20: of two reapers on one checkpoint the second is refused; a released lock is free at once."""
-    first, second = CheckpointLock(chain.settings, "one"), CheckpointLock(chain.settings, "one")
-    first.acquire()
-    try:
-        with pytest.raises(CheckpointLocked, match=r"process .*/"):
-            second.acquire(wait_s=8)
-        assert not first.lost.is_set()
-    finally:
-        first.release()
-
-    third = CheckpointLock(chain.settings, "one")
-    third.acquire()
-    third.release()
-
-
-@real
-def test_x_20_another_checkpoint_is_another_lock(chain: Chain) -> None:
-    """The lock belongs to the checkpoint, not to the topic."""
-    first, second = CheckpointLock(chain.settings, "one"), CheckpointLock(chain.settings, "another")
-    first.acquire()
-    try:
-        second.acquire()
-        second.release()
-    finally:
-        first.release()
 
 
 @real

@@ -21,7 +21,7 @@ from sexton.schemas.errors import KafkaUnavailable
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TopicFound
 
-__all__ = ["Cluster", "NoSuchTopic", "TopicFacts", "TopicIdentity", "reach", "result"]
+__all__ = ["Cluster", "Member", "NoSuchTopic", "TopicFacts", "TopicIdentity", "reach", "result"]
 
 _REACH_S = 10.0
 _ANSWER_S = 30.0
@@ -46,6 +46,16 @@ class TopicFacts:
 
     topic_id: str
     found: TopicFound
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of a consumer group; `assigned`: it holds a partition, never said while one rebalances."""
+
+    member_id: str
+    client_id: str
+    host: str
+    assigned: bool
 
 
 class NoSuchTopic(KafkaUnavailable):
@@ -141,15 +151,26 @@ class Cluster:
         futures = self.admin.list_offsets(dict(asked), request_timeout=timeout_s, **options)
         return {at: result(f, f"offsets of {at.topic}", timeout_s).offset for at, f in futures.items()}
 
-    def assigned_members(self, group: str) -> list[str]:
-        """Return the members of a consumer group that hold a partition, each as client id and host."""
-        self.refresh()
-        future = self.admin.describe_consumer_groups([group], request_timeout=_REACH_S)[group]
+    def group_members(self, group: str, timeout_s: float = _REACH_S) -> list[Member]:
+        """Return the members of a consumer group as its coordinator knows them, none of one that is not."""
+        try:
+            described = self._described(group, timeout_s)
+        except KafkaUnavailable:
+            self.refresh(timeout_s)  # it may have waited for a coordinator that is gone
+            described = self._described(group, timeout_s)
         return [
-            f"process {member.client_id} on {member.host}"
-            for member in result(future, f"consumer group {group}").members
-            if member.assignment is not None and member.assignment.topic_partitions
+            Member(
+                each.member_id,
+                each.client_id,
+                each.host,
+                each.assignment is not None and bool(each.assignment.topic_partitions),
+            )
+            for each in described.members
         ]
+
+    def _described(self, group: str, timeout_s: float) -> Any:
+        future = self.admin.describe_consumer_groups([group], request_timeout=timeout_s)[group]
+        return result(future, f"consumer group {group}", timeout_s)
 
     def refresh(self, timeout_s: float = _REACH_S) -> Any:
         """Ask who leads what and return it: by itself the client goes on with one that is gone, for ever."""

@@ -142,6 +142,12 @@ TABLE: tuple[Row, ...] = (
         "CertificateRejected",
     ),
     *_request(
+        Kind.ENVIRONMENT,
+        _NONE,
+        "not sent: this process does not hold the lock on its checkpoint, or nobody can tell",
+        "Fenced",
+    ),
+    *_request(
         Kind.TRANSIENT,
         _NONE,
         "the request was damaged or cut on its way to the store",

@@ -11,11 +11,13 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.memo import cache
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
+from sexton.streaming_jobs.reaper.lease import Holder, Lease
 
-__all__ = ["cluster", "codec", "issuer"]
+__all__ = ["cluster", "codec", "issuer", "lease"]
 
 _clusters: dict[str, Cluster] = {}
 _codecs: dict[str | None, Codec] = {}
+_leases: dict[Holder, Lease] = {}
 
 
 def cluster(settings: Settings) -> Cluster:
@@ -33,6 +35,13 @@ def codec(settings: Settings) -> Codec:
     if url not in _codecs:
         _codecs[url] = open_codec(settings)
     return _codecs[url]
+
+
+def lease(settings: Settings, holder: Holder) -> Lease:
+    """Return what this worker knows of the lock on the checkpoint."""
+    if holder not in _leases:
+        _leases[holder] = Lease(holder, cluster(settings).group_members)
+    return _leases[holder]
 
 
 def issuer(settings: Settings) -> IssuerClient:

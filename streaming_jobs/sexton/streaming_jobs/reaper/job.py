@@ -17,12 +17,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sexton.schemas import records
 from sexton.schemas.cluster import Cluster
-from sexton.schemas.errors import InvalidSettings
+from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.storage import StoreSettings, check_way
 from sexton.streaming_jobs.reaper.checkpoint import Checkpoint
 from sexton.streaming_jobs.reaper.faults import QueryFailed, fault_of, query_failed
+from sexton.streaming_jobs.reaper.lease import LockLost
 from sexton.streaming_jobs.reaper.lock import CheckpointLock
 from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
 from sexton.streaming_jobs.reaper.preflight import (
@@ -59,8 +60,8 @@ class Reaper:
     def run(self) -> None:
         """Work until stopped.
 
-        Raises the fault that ended the query: EnvironmentFault when nothing advanced and a new try may help,
-        CheckpointLocked, CheckpointRefused and TopicsUnsafe before anything is read.
+        Raises the fault that ended the query: EnvironmentFault when nothing advanced and a new try may help
+        (LockLost among them), CheckpointLocked, CheckpointRefused and TopicsUnsafe before anything is read.
         """
         path = checkpoint_of(self.settings)
         check_way(StoreSettings.of(self.settings))
@@ -89,6 +90,11 @@ class Reaper:
                 raise
             finally:
                 room.close()
+        except Exception as error:
+            if not isinstance(error, EnvironmentFault) and lock.is_lost():
+                # Two at work get in each other's way in Spark's checkpoint: that is not what has to be told.
+                raise LockLost from error
+            raise
         finally:
             lock.release()
 

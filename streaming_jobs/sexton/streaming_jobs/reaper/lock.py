@@ -2,7 +2,8 @@
 
 The lock is the membership of a Kafka consumer group named after the checkpoint's id. Its one member that
 is assigned the control topic's only partition holds it. Kafka notices a dead holder by itself within the
-session time-out, on any machine, and no stale file has to be removed by hand.
+session time-out, on any machine, and no stale file has to be removed by hand. A holder that was paused asks
+before it goes on (`lease`), in each of its processes.
 """
 
 from __future__ import annotations
@@ -19,21 +20,15 @@ from sexton.schemas import records
 from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import KafkaUnavailable, SextonError
 from sexton.schemas.settings import Settings
+from sexton.streaming_jobs.reaper.lease import SESSION_S, Holder, Lease, LockLost
 
-__all__ = ["CheckpointLock", "CheckpointLocked", "LockLost"]
+__all__ = ["CheckpointLock", "CheckpointLocked"]
 
-_SESSION_S = 6.0  # the least that brokers take by default
 _WAIT_S = 12.0  # a holder that was killed is noticed within this
 
 
 class CheckpointLocked(SextonError):
     """Another reaper runs on this checkpoint."""
-
-
-class LockLost(SextonError):
-    """The lock on the checkpoint went to somebody else."""
-
-    exit_code = 75
 
 
 class CheckpointLock:
@@ -48,6 +43,7 @@ class CheckpointLock:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._failure: str | None = None
+        self._lease: Lease
 
     def acquire(self, wait_s: float = _WAIT_S) -> None:
         """Take the lock.
@@ -75,13 +71,26 @@ class CheckpointLock:
         if self._thread is not None:
             self._thread.join()
 
+    @property
+    def holder(self) -> Holder:
+        """Who holds it, for those that have to ask for themselves; after `acquire`."""
+        return self._lease.holder
+
     def check(self) -> None:
-        """Raise LockLost once it is: a second reaper may be at work."""
+        """Raise LockLost once it is, KafkaUnavailable while nobody can tell; after `acquire`."""
         if self.lost.is_set():
-            raise LockLost(
-                "the lock on the checkpoint is lost: another reaper may have taken it over",
-                hint="docs/operating.md, 'The lock is lost'",
-            )
+            raise LockLost
+        self._lease.check()
+
+    def is_lost(self) -> bool:
+        """Tell whether somebody else has it for all that Kafka says now; False while nobody can tell."""
+        try:
+            self.check()
+        except LockLost:
+            return True
+        except KafkaUnavailable:
+            return False
+        return False
 
     def _run(self) -> None:
         consumer = Consumer(
@@ -89,7 +98,7 @@ class CheckpointLock:
                 **{
                     "group.id": self.group,
                     "client.id": f"{socket.gethostname()}/{os.getpid()}",
-                    "session.timeout.ms": int(_SESSION_S * 1000),
+                    "session.timeout.ms": int(SESSION_S * 1000),
                     "heartbeat.interval.ms": 1000,
                     # The only strategy that leaves the partition with its holder when a second one comes.
                     "partition.assignment.strategy": "cooperative-sticky",
@@ -116,6 +125,10 @@ class CheckpointLock:
 
     def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
         if partitions:
+            # Once: a holder that was replaced and comes back is another one, and may not go on.
+            if not self._held.is_set():
+                holder = Holder(self.group, consumer.memberid())
+                self._lease = Lease(holder, Cluster(self._settings).group_members)
             self._held.set()
         consumer.pause(partitions)  # membership is all that is wanted, no record
 
@@ -127,9 +140,13 @@ class CheckpointLock:
         """Name who holds the lock; in the middle of a rebalance Kafka does not say: ask again for a while."""
         holders: list[str] = []
         try:
-            cluster, deadline = Cluster(self._settings), time.monotonic() + _SESSION_S
+            cluster, deadline = Cluster(self._settings), time.monotonic() + SESSION_S
             while not holders and time.monotonic() < deadline:
-                holders = cluster.assigned_members(self.group)
+                holders = [
+                    f"process {member.client_id} on {member.host}"
+                    for member in cluster.group_members(self.group)
+                    if member.assigned
+                ]
                 time.sleep(0.1)
         except KafkaUnavailable as error:
             return f"unknown ({error})"

@@ -31,6 +31,7 @@ from sexton.streaming_jobs.reaper.checkpoint import Binding
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.faults import fault_of
 from sexton.streaming_jobs.reaper.held import HeldBuckets
+from sexton.streaming_jobs.reaper.lease import LockLost
 from sexton.streaming_jobs.reaper.lock import CheckpointLock
 from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.progress import BARRIERS, Progress
@@ -90,7 +91,7 @@ class MicroBatches:
                 return
             except Exception as error:
                 fault = fault_of(error)
-                if not isinstance(fault, EnvironmentFault):
+                if not isinstance(fault, EnvironmentFault) or isinstance(fault, LockLost):
                     raise
                 if self.once and time.monotonic() - held_since > _ONCE_HOLD_S:
                     raise fault from error
@@ -126,6 +127,7 @@ class MicroBatches:
             # The waiting room is where held buckets are tried again.
             held=self.held.current(time.monotonic()) if first else {},
             replayed=self.replayed,
+            holder=self.lock.holder,
         )
         rows = batch.mapInArrow(make_task(plan, counts.add), ROW_SPARK_SCHEMA)
         # The one action: it runs the tasks, and returns when Kafka has acknowledged every row.
@@ -141,6 +143,8 @@ class MicroBatches:
             .option("kafka.buffer.memory", str(2 * _LARGEST_ROW))
             .save()
         )
+        # Before the offsets are committed: while this one was paused another one may have come further.
+        self.lock.check()
         with self._guard:
             self.held.note(counts.value.troubled, counts.value.healthy, time.monotonic())
             seconds = time.monotonic() - started

@@ -9,6 +9,7 @@ from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper import clients
+from sexton.streaming_jobs.reaper.lease import Holder
 from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore
 
 __all__ = ["TaskPlan", "check_below", "check_topic"]
@@ -20,7 +21,8 @@ class TaskPlan:
 
     `topic` is what is read, `intents` or `deferred`, without the prefix. `earlier` tells of its records which
     may have been worked on before, `replayed` of which first records a copy may be out of date. `held` names
-    buckets that were closed lately, and why.
+    buckets that were closed lately, and why. `holder` holds the lock while this is worked off, None where
+    nothing is sent.
     """
 
     settings: Settings
@@ -35,6 +37,7 @@ class TaskPlan:
     earlier: SentBefore = field(default_factory=SentBefore)
     held: Mapping[str, str] = field(default_factory=dict)
     replayed: Replayed | None = None
+    holder: Holder | None = None
 
 
 def check_topic(plan: TaskPlan) -> None:

@@ -19,6 +19,7 @@ from sexton.schemas.conditions import conditions_of
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.windows import Window
 from sexton.storage import StoreSettings, open_deleter
+from sexton.storage.fence import open_to_all
 from sexton.streaming_jobs.budget import NoBudget, open_budget
 from sexton.streaming_jobs.reaper import clients
 from sexton.streaming_jobs.reaper.counts import Counts
@@ -109,6 +110,8 @@ def _executor(plan: TaskPlan) -> Executor:
     if plan.dry_run:
         return Executor(DryStore(), NoBudget(), limits, dry=True)
     store = open_deleter(StoreSettings.of(settings))
+    # In this process, not only in the driver's: each can be paused alone, and goes on where it stood.
+    store.ask_first(clients.lease(settings, plan.holder).check if plan.holder else open_to_all)
     under = probes_under(parse_allow(settings.allow))
     return Executor(store, open_budget(settings, tasks=plan.tasks), limits, plan.held, under)
 

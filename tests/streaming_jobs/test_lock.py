@@ -1,0 +1,200 @@
+"""One reaper for each checkpoint: a second one is refused, and one that was paused asks before it goes on."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.chain import Chain
+from tests.support.commands import Command
+from tests.support.families import send_all
+from tests.support.intents import GONE, PROMISE, folded
+from tests.support.s3_recorder import Recorded, S3Recorder
+
+from sexton.schemas import events
+from sexton.schemas.cluster import Member
+from sexton.schemas.errors import KafkaUnavailable
+from sexton.streaming_jobs.reaper.lease import CONFIRMED_S, Clocks, Holder, Lease, LockLost
+from sexton.streaming_jobs.reaper.lock import CheckpointLock
+
+real, spark_ = pytest.mark.real, pytest.mark.spark
+
+NAMES = ["p1", "p2", "p3", "p4"]
+
+
+class Gate:
+    """A store that holds the answer to the first delete back until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def __call__(self, request: Recorded) -> None:
+        if request.is_delete_objects and not self.reached.is_set():
+            self.reached.set()
+            self.opened.wait(120)
+
+
+@pytest.fixture
+def gate(s3: S3Recorder) -> Iterator[Gate]:
+    """The recorder with four objects, and a gate before its first answer."""
+    s3.create_bucket("bucket", dict.fromkeys(NAMES, b""))
+    gate = Gate()
+    s3.script(gate)
+    yield gate
+    gate.opened.set()
+
+
+def one_by_one(chain: Chain) -> events.DeletionIntent:
+    """An intent whose keys go in four requests, one after the other."""
+    action = events.DeleteObjects("bucket", tuple((name,) for name in NAMES))
+    return chain.intent("t", None, (), guards=PROMISE, action=action)
+
+
+def sent(s3: S3Recorder) -> list[list[str]]:
+    """The keys of each delete so far."""
+    return [request.keys for request in s3.deletes()]
+
+
+@real
+@spark_
+def test_q_2_the_second_of_two_reapers_is_refused_and_the_first_one_stops_when_it_is_replaced(
+    chain: Chain, s3: S3Recorder, gate: Gate, start: Callable[..., Command]
+) -> None:
+    """Q-2, X-20: the second exits with 1 and names the first; that one, its lock gone, sends nothing more."""
+    intent = one_by_one(chain)
+    chain.emit(intent)
+    first = start(SEXTON_S3_ENDPOINT_URL=s3.url)
+    first.until(gate.reached.is_set)
+
+    second = start("--once", SEXTON_S3_ENDPOINT_URL=s3.url)
+
+    assert second.wait() == 1, second.printed
+    named = f"another reaper runs on this checkpoint: process {socket.gethostname()}/{first.process.pid} "
+    assert named in second.printed
+    assert sent(s3) == []
+
+    # Its driver alone is silent: the workers go on, and have to find it out for themselves.
+    first.process.send_signal(signal.SIGSTOP)
+    identity = (Path(str(chain.settings.checkpoint)) / "sexton-id").read_text()
+    other = CheckpointLock(chain.settings, identity)
+    other.acquire()
+    try:
+        gate.opened.set()
+        time.sleep(2)  # it has time to send the rest
+        first.process.send_signal(signal.SIGCONT)
+        assert first.wait() == 75, first.printed
+    finally:
+        other.release()
+    assert "the lock on the checkpoint is lost" in first.printed
+    assert sent(s3) == [["p1"]]
+    assert folded(chain, intent) == ["pending"]
+    again = CheckpointLock(chain.settings, identity)
+    again.acquire(wait_s=2)  # released, it is free at once
+    again.release()
+
+
+@real
+@spark_
+def test_x_20_a_reaper_that_was_paused_until_another_one_has_finished_sends_nothing_more(
+    chain: Chain, s3: S3Recorder, gate: Gate, start: Callable[..., Command]
+) -> None:
+    """X-20: stopped with all its processes past the lock's session, it asks, and ends with 75."""
+    intent = one_by_one(chain)
+    chain.emit(intent)
+    paused = start(SEXTON_S3_ENDPOINT_URL=s3.url)
+    paused.until(gate.reached.is_set)
+    send_all(paused, signal.SIGSTOP)
+    gate.opened.set()
+
+    other = start("--once", SEXTON_S3_ENDPOINT_URL=s3.url)
+
+    assert other.wait() == 0, other.printed
+    assert folded(chain, intent) == [GONE]
+    requests = len(s3.requests)
+    send_all(paused, signal.SIGCONT)
+    assert paused.wait() == 75, paused.printed
+    assert "the lock on the checkpoint is lost" in paused.printed
+    assert len(s3.requests) == requests
+    assert folded(chain, intent) == [GONE]
+    assert chain.dead_letters() == []
+
+
+@real
+def test_x_20_another_checkpoint_is_another_lock(chain: Chain) -> None:
+    """The lock belongs to the checkpoint, not to the topic."""
+    first, second = CheckpointLock(chain.settings, "one"), CheckpointLock(chain.settings, "another")
+    first.acquire()
+    try:
+        second.acquire()
+        second.check()
+        second.release()
+        first.check()
+    finally:
+        first.release()
+
+
+class Group:
+    """What Kafka says of a group, time that passes only when told, and how often it was asked."""
+
+    def __init__(self) -> None:
+        self.now: Clocks = (0.0, 1000.0)
+        self.found = [Member("m1", "c", "h", True)]
+        self.asked = 0
+        self.paused_s = 0.0
+        self.lease = Lease(Holder("g", "m1"), self.members, lambda: self.now, lambda s: self.wait(s, s))
+
+    def wait(self, boot: float, wall: float) -> None:
+        """Let time pass on both clocks."""
+        self.now = (self.now[0] + boot, self.now[1] + wall)
+
+    def members(self, group: str) -> list[Member]:
+        """The members, after which the process may be paused once."""
+        self.asked += 1
+        found = self.found
+        self.wait(self.paused_s, self.paused_s)
+        self.paused_s = 0.0
+        return found
+
+
+@pytest.mark.parametrize(
+    ("boot", "wall", "asked"),
+    [
+        (CONFIRMED_S - 0.1, CONFIRMED_S - 0.1, 1),
+        (CONFIRMED_S + 0.1, CONFIRMED_S + 0.1, 2),
+        (0.0, 3600.0, 2),  # the whole machine was stopped, and its clock set right
+        (0.0, -3600.0, 2),
+    ],
+)
+def test_the_lock_is_asked_about_after_a_pause_alone(boot: float, wall: float, asked: int) -> None:
+    """A confirmation holds for half a session, on two clocks; nobody is asked within it."""
+    group = Group()
+    for _ in range(1000):
+        group.lease.check()
+    group.wait(boot, wall)
+    group.lease.check()
+
+    assert group.asked == asked
+
+
+def test_a_lock_that_is_not_confirmed_is_not_held() -> None:
+    """Replaced, come back under another id, unknown, or paused between question and answer: never a yes."""
+    gone = Group()
+    gone.found = [Member("m2", "c", "h", True)]
+    with pytest.raises(LockLost):
+        gone.lease.check()
+
+    joining = Group()
+    joining.found = [Member("m1", "c", "h", False)]
+    with pytest.raises(KafkaUnavailable):
+        joining.lease.check()
+    assert joining.asked > 10
+
+    paused = Group()
+    paused.paused_s = CONFIRMED_S + 1
+    paused.lease.check()
+    assert paused.asked == 2
