@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sexton.streaming_jobs.reaper.checkpoint import CheckpointRefused
 from sexton.streaming_jobs.reaper.held import HeldBuckets
-from sexton.streaming_jobs.reaper.pending import Pending
+from sexton.streaming_jobs.reaper.pending import Origin, Pending
 from sexton.streaming_jobs.reaper.tiers import tier_of, tiers
 from sexton.streaming_jobs.reaper.waiting_room import Place, due_ranges, parse_waiting, waiting_text
 
@@ -50,12 +50,12 @@ def test_only_what_is_due_is_worked_off() -> None:
 def test_waiting_text_has_a_golden_form() -> None:
     """The persisted form is fixed; it is read back, and refused for another topic or when damaged."""
     text = waiting_text(PLACE, {1: 7, 0: 5})
-    assert text == '{"format": 1, "topic_id": "id", "done": {"0": 5, "1": 7}}'
+    assert text == '{"format": 2, "topic_id": "id", "done": {"0": 5, "1": 7}, "doubted": {}}'
     assert parse_waiting(text, PLACE) == {0: 5, 1: 7}
     assert parse_waiting(None, PLACE) == {}
     with pytest.raises(CheckpointRefused, match="re-created"):
         parse_waiting(text, Place("deferred", "other", 3))
-    for bad in ("", "{", "[]", '{"format": 1}', json.dumps({"format": 2, "topic_id": "id", "done": {}})):
+    for bad in ("", "{", "[]", '{"format": 1}', json.dumps({"format": 3, "topic_id": "id", "done": {}})):
         with pytest.raises(CheckpointRefused):
             parse_waiting(bad, PLACE)
 
@@ -71,7 +71,7 @@ def test_the_oldest_position_is_never_above_a_waiting_one(
     pending, offsets = Pending(), dict.fromkeys(range(3), 0)
     waiting: list[tuple[int, int]] = []
     for partition, place, at in records:
-        pending.note(partition, offsets[partition], (place, at))
+        pending.note(partition, offsets[partition], Origin(place, at))
         if offsets[partition] >= done.get(partition, 0):
             waiting.append((place, at))
         offsets[partition] += 1

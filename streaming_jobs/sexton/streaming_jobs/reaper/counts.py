@@ -15,7 +15,8 @@ __all__ = ["Counts"]
 class Counts:
     """Counters of one task or of many.
 
-    `intents` and `keys` are by outcome word, plus `deferred` and `skipped`; `seconds` is wall time by stage.
+    `intents` and `keys` are by outcome word, plus `deferred`, `skipped` and `duplicate`; `seconds` is wall
+    time by stage.
     For each micro-batch: records = the sum over `intents`.
     """
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from sexton.schemas import events
 from sexton.schemas.checks import MAX_INTENT_BYTES, check_intent
@@ -18,7 +19,7 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent, UndecodableRecord
 from sexton.streaming_jobs.reaper.key_progress import Before, before_of
 
-__all__ = ["Decoded", "Record", "Rejected", "Skipped", "decode", "decode_deferred"]
+__all__ = ["Decoded", "Record", "Rejected", "Skipped", "decode", "decode_deferred", "doubted"]
 
 _MAX_COPY_BYTES = 2 * MAX_INTENT_BYTES  # of a deferred copy, which tells of each key, too
 
@@ -137,6 +138,22 @@ def decode_deferred(codec: Codec, record: Record) -> Decoded | Rejected | Skippe
         return Rejected(
             inner, "malformed", f"the copy does not fit its intent: {error}", found.intent, waited
         )
+
+
+def doubted(decoded: Decoded) -> Decoded:
+    """Return an intent that waited as one of which any key may have been sent, by nobody knows whom.
+
+    Its copies were several, and what the others knew of its keys is gone with them: no word of no effect is
+    written without a look. What this copy knows to be gone stays gone.
+    """
+    assert decoded.waited is not None
+    waited = replace(decoded.waited, effect_unknown=True, keys=None)
+    action, known = decoded.intent.action, decoded.before
+    if not isinstance(action, events.DeleteObjects):
+        return replace(decoded, waited=waited)
+    before = known or Before(action.phases)
+    every = frozenset(chain.from_iterable(before.left))
+    return replace(decoded, waited=waited, before=replace(before, unknown=every, sent_since=None))
 
 
 def _before(action: events.Action, progress: events.KeyProgress) -> Before:

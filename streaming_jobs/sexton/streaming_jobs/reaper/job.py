@@ -37,7 +37,13 @@ from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore, sent_bef
 from sexton.streaming_jobs.reaper.returning import Returning
 from sexton.streaming_jobs.reaper.stop import StopFlag, StopRequested
 from sexton.streaming_jobs.reaper.tiers import tiers
-from sexton.streaming_jobs.reaper.waiting_room import Place, WaitingRoom, parse_waiting, waiting_text
+from sexton.streaming_jobs.reaper.waiting_room import (
+    Place,
+    WaitingRoom,
+    parse_doubted,
+    parse_waiting,
+    waiting_text,
+)
 from sexton.streaming_jobs.spark import kafka_source_options
 
 __all__ = ["Reaper", "checkpoint_of", "jvm_pid"]
@@ -100,10 +106,11 @@ class Reaper:
 
     def _open_room(self, checkpoint: Checkpoint, place: Place, cluster: Cluster) -> WaitingRoom:
         delays = tiers(self.settings.reaper_defer_delays_s, place.partitions)
-        done = parse_waiting(checkpoint.waiting(), place)
-        room = WaitingRoom(self.settings, place, delays, done, open_codec(self.settings))
+        text = checkpoint.waiting()
+        done = parse_waiting(text, place)
+        room = WaitingRoom(self.settings, place, delays, done, open_codec(self.settings), parse_doubted(text))
         room.open(cluster.earliest(place.topic, place.partitions))
-        if checkpoint.waiting() is None:
+        if text is None:
             # Before anything waits: later nobody could tell a topic that was re-created, or cut by retention.
             checkpoint.commit_waiting(waiting_text(place, room.done))
         return room

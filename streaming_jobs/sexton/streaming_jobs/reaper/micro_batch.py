@@ -33,6 +33,7 @@ from sexton.streaming_jobs.reaper.faults import fault_of
 from sexton.streaming_jobs.reaper.held import HeldBuckets
 from sexton.streaming_jobs.reaper.lease import LockLost
 from sexton.streaming_jobs.reaper.lock import CheckpointLock
+from sexton.streaming_jobs.reaper.pending import Twins
 from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.progress import BARRIERS, Progress
 from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore
@@ -48,6 +49,7 @@ _LONGEST_WAIT_S = 15.0
 _ONCE_HOLD_S = 60.0  # `--once` gives up after this, so that a scheduler sees that nothing advanced
 _EVERYTHING = 2**63 - 1
 _MOST_PARTITIONS = 4096  # of a topic, those added since the start, too
+_NO_TWINS = Twins()
 _LARGEST_ROW = 64 * 1024 * 1024  # bytes before compression
 
 
@@ -76,7 +78,9 @@ class MicroBatches:
     _settled: dict[int, int] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def hold_until_done(self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore) -> None:
+    def hold_until_done(
+        self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore, twins: Twins = _NO_TWINS
+    ) -> None:
         """Work a micro-batch off; a fault of the environment holds it: offsets stay, nothing is lost."""
         if topic == records.INTENTS:
             # The query has committed all before this micro-batch, and only that: the waiting room's barriers
@@ -87,7 +91,7 @@ class MicroBatches:
         while True:
             self.stop.check()
             try:
-                self._work_off(batch, batch_id, topic, earlier)
+                self._work_off(batch, batch_id, topic, earlier, twins)
                 return
             except Exception as error:
                 fault = fault_of(error)
@@ -106,7 +110,9 @@ class MicroBatches:
             below = dict.fromkeys(range(_MOST_PARTITIONS), _EVERYTHING)
             earlier = replace(earlier, below=below, since_s=since_s)
 
-    def _work_off(self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore) -> None:
+    def _work_off(
+        self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore, twins: Twins
+    ) -> None:
         started = time.monotonic()
         self.lock.check()
         barrier = self._barrier()
@@ -127,6 +133,7 @@ class MicroBatches:
             # The waiting room is where held buckets are tried again.
             held=self.held.current(time.monotonic()) if first else {},
             replayed=self.replayed,
+            twins=twins,
             holder=self.lock.holder,
         )
         rows = batch.mapInArrow(make_task(plan, counts.add), ROW_SPARK_SCHEMA)

@@ -1,17 +1,57 @@
-"""Where the intents in the waiting room first stood: history above the oldest of these positions is kept.
+"""What waits now: where each intent first stood, and which records are copies of one and the same.
 
-A summary for each few hundred records, so that a million waiting intents cost a few thousand small entries.
-It errs to the safe side: an entry goes when all its records are done.
+History above the oldest first position is kept. A summary for each few hundred records errs to the safe side:
+it goes when all its records are done. Beside it 24 bytes for each record tell its intent, so that a million
+waiting intents cost some tens of megabytes.
 """
 
 from __future__ import annotations
 
+import hashlib
+from array import array
 from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Pending"]
+from sexton.schemas import events
+
+__all__ = ["Origin", "Pending", "Twins", "origin_of"]
 
 _PER_ENTRY = 256
+_UNKNOWN = -1
+_PLACE_BITS = 48  # of an offset, beside 15 bits of a partition
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which intent a copy is of: where it first stood, and a digest of that topic's id and of its bytes.
+
+    The position alone does not say it: a replay of a dead letter keeps the first one, and names other keys.
+    """
+
+    partition: int
+    offset: int
+    digest: int = 0
+
+
+def origin_of(copy: events.DeferredIntent) -> Origin:
+    """Return which intent a copy is of."""
+    digest = hashlib.blake2b(copy.first.topic_id.encode() + b"/", digest_size=8)
+    digest.update(copy.raw_value)
+    return Origin(
+        copy.first.partition, copy.first.offset, int.from_bytes(digest.digest(), "big", signed=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Twins:
+    """Copies of one intent in one partition of `deferred`, by partition: all but the last are `dropped`.
+
+    The last one goes on, `kept`: what the others knew of its keys is lost, so that each of them may be gone.
+    """
+
+    dropped: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    kept: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -19,8 +59,25 @@ class _Entry:
     """Records of one partition up to `last`; `oldest` maps an intents partition to its lowest offset."""
 
     last: int
-    records: int = 0
     oldest: dict[int, int] = field(default_factory=dict)
+    offsets: array[int] = field(default_factory=lambda: array("q"))
+    places: array[int] = field(default_factory=lambda: array("q"))
+    digests: array[int] = field(default_factory=lambda: array("q"))
+
+    def note(self, offset: int, origin: Origin | None) -> None:
+        self.last = offset
+        self.offsets.append(offset)
+        self.places.append(_UNKNOWN if origin is None else origin.partition << _PLACE_BITS | origin.offset)
+        self.digests.append(0 if origin is None else origin.digest)
+        if origin is not None:
+            place, at = origin.partition, origin.offset
+            self.oldest[place] = min(at, self.oldest.get(place, at))
+
+    def intents(self) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Yield each readable record's offset and which intent it is of."""
+        for offset, place, digest in zip(self.offsets, self.places, self.digests, strict=True):
+            if place != _UNKNOWN:
+                yield offset, (place, digest)
 
 
 @dataclass(slots=True)
@@ -29,16 +86,12 @@ class Pending:
 
     _entries: dict[int, deque[_Entry]] = field(default_factory=dict)
 
-    def note(self, partition: int, offset: int, first: tuple[int, int] | None) -> None:
-        """Note a record and where its intent first stood (intents partition, offset); None if unreadable."""
+    def note(self, partition: int, offset: int, origin: Origin | None) -> None:
+        """Note a record and which intent it is of; None if it is unreadable."""
         entries = self._entries.setdefault(partition, deque())
-        if not entries or entries[-1].records >= _PER_ENTRY:
+        if not entries or len(entries[-1].offsets) >= _PER_ENTRY:
             entries.append(_Entry(offset))
-        entry = entries[-1]
-        entry.last, entry.records = offset, entry.records + 1
-        if first is not None:
-            place, at = first
-            entry.oldest[place] = min(at, entry.oldest.get(place, at))
+        entries[-1].note(offset, origin)
 
     def done(self, partition: int, end: int) -> None:
         """Note that everything of a partition below `end` is settled or was written again."""
@@ -54,3 +107,38 @@ class Pending:
                 for place, at in entry.oldest.items():
                     found[place] = min(at, found.get(place, at))
         return found
+
+    def twins(self, ranges: Mapping[int, tuple[int, int]]) -> Twins:
+        """Return which records of these ranges are copies of an intent of which a later copy waits, too.
+
+        Two come to be when a micro-batch is worked off again whose copies were written already. Later is by
+        offset, so only within a partition: the last delay, in which all that goes on waiting ends up, is one.
+        """
+        dropped: dict[int, frozenset[int]] = {}
+        kept: dict[int, frozenset[int]] = {}
+        for partition, (start, end) in ranges.items():
+            last, repeated = _latest(self._entries.get(partition, ()), start, end)
+            out = frozenset(offset for offset, intent in repeated if offset != last[intent])
+            if out:
+                dropped[partition] = out
+                kept[partition] = frozenset(last[intent] for offset, intent in repeated if offset in out)
+        return Twins(dropped, kept)
+
+
+def _latest(
+    entries: Iterable[_Entry], start: int, end: int
+) -> tuple[dict[tuple[int, int], int], list[tuple[int, tuple[int, int]]]]:
+    """Return the last offset of each intent of a range, and the range's records."""
+    within: list[tuple[int, tuple[int, int]]] = []
+    last: dict[tuple[int, int], int] = {}
+    places: set[int] = set()
+    for entry in entries:
+        if entry.last >= start and entry.offsets[0] < end:
+            found = [(offset, intent) for offset, intent in entry.intents() if start <= offset < end]
+            within += found
+            last.update((intent, offset) for offset, intent in found)
+            places.update(intent[0] for _, intent in found)
+        # Of a million records that wait behind the range this looks at each, and makes no object of any.
+        if entry.last >= end and not places.isdisjoint(entry.places):
+            last.update((i, offset) for offset, i in entry.intents() if offset >= end and i in last)
+    return last, within

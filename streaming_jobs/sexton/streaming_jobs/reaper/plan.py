@@ -10,6 +10,7 @@ from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper import clients
 from sexton.streaming_jobs.reaper.lease import Holder
+from sexton.streaming_jobs.reaper.pending import Twins
 from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore
 
 __all__ = ["TaskPlan", "check_below", "check_topic"]
@@ -22,7 +23,7 @@ class TaskPlan:
     `topic` is what is read, `intents` or `deferred`, without the prefix. `earlier` tells of its records which
     may have been worked on before, `replayed` of which first records a copy may be out of date. `held` names
     buckets that were closed lately, and why. `holder` holds the lock while this is worked off, None where
-    nothing is sent.
+    nothing is sent. `twins` are records of which another copy goes on, and those others.
     """
 
     settings: Settings
@@ -38,6 +39,7 @@ class TaskPlan:
     held: Mapping[str, str] = field(default_factory=dict)
     replayed: Replayed | None = None
     holder: Holder | None = None
+    twins: Twins = field(default_factory=Twins)
 
 
 def check_topic(plan: TaskPlan) -> None:

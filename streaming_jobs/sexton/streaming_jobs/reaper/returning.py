@@ -77,6 +77,7 @@ class Returning:
         try:
             self.batches.stop.check()
             due = self.room.due()
+            twins = self.room.twins(due)
         except EnvironmentFault as fault:
             if self.batches.once:
                 raise
@@ -108,8 +109,9 @@ class Returning:
         # Not less than another run had begun: with longer delays a part of that is not due any more.
         begun = {p: max(end, earlier.below.get(p, 0)) for p, end in {**done, **ends}.items()}
         self.checkpoint.begin_waiting(begun_text(self.room.place, begun, since_s))
-        self.batches.hold_until_done(frame, self.rounds, records.DEFERRED, earlier)
+        self.batches.hold_until_done(frame, self.rounds, records.DEFERRED, earlier, twins)
         self.rounds += 1
-        self.checkpoint.commit_waiting(waiting_text(self.room.place, {**done, **ends}))
-        self.room.committed(ends)
+        doubted = self.room.still_doubted(twins, ends)
+        self.checkpoint.commit_waiting(waiting_text(self.room.place, {**done, **ends}, doubted))
+        self.room.committed(ends, doubted)
         return True

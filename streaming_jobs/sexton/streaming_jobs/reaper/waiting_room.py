@@ -21,7 +21,7 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable, UndecodableRecord
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.checkpoint import CheckpointRefused, check_retention
-from sexton.streaming_jobs.reaper.pending import Pending
+from sexton.streaming_jobs.reaper.pending import Origin, Pending, Twins, origin_of
 
 __all__ = [
     "Place",
@@ -29,13 +29,15 @@ __all__ = [
     "begun_text",
     "due_ranges",
     "parse_begun",
+    "parse_doubted",
     "parse_waiting",
     "waiting_text",
 ]
 
 T = TypeVar("T")
 
-_FORMAT = 1
+_FORMAT = 2
+_FORMATS = (1, 2)  # that are read; the first one says nothing of doubted copies
 _ANSWER_S = 10.0
 MOST_RECORDS = 2_000
 """So many records of one partition are worked off at a time."""
@@ -52,10 +54,22 @@ class Place:
     partitions: int
 
 
-def waiting_text(place: Place, done: Mapping[int, int]) -> str:
-    """Return what is stored: up to where each partition of the topic is done."""
+def waiting_text(
+    place: Place, done: Mapping[int, int], doubted: Mapping[int, frozenset[int]] | None = None
+) -> str:
+    """Return what is stored: up to where each partition is done, and which copies are doubted."""
     offsets = {str(partition): offset for partition, offset in sorted(done.items())}
-    return json.dumps({"format": _FORMAT, "topic_id": place.topic_id, "done": offsets})
+    doubts = {str(p): sorted(found) for p, found in sorted((doubted or {}).items()) if found}
+    return json.dumps({"format": _FORMAT, "topic_id": place.topic_id, "done": offsets, "doubted": doubts})
+
+
+def parse_doubted(text: str | None) -> dict[int, frozenset[int]]:
+    """Return the copies that are doubted, of a text that `parse_waiting` has read."""
+    try:
+        raw = json.loads(text).get("doubted", {}) if text else {}
+        return {int(p): frozenset(map(int, offsets)) for p, offsets in raw.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise CheckpointRefused(f"the checkpoint is damaged: sexton-waiting: {error}", hint=_HINT) from error
 
 
 def begun_text(place: Place, ends: Mapping[int, int], since_s: float) -> str:
@@ -78,7 +92,7 @@ def parse_waiting(text: str | None, place: Place) -> dict[int, int]:
         return {}
     try:
         raw = json.loads(text)
-        if raw["format"] != _FORMAT:
+        if raw["format"] not in _FORMATS:
             raise CheckpointRefused(
                 f"the waiting room has a format of another version: {raw['format']}", hint=_HINT
             )
@@ -106,13 +120,18 @@ def due_ranges(
 
 @dataclass(slots=True)
 class WaitingRoom:
-    """Reads the deferred topic; safe for two threads. `done` is what the checkpoint says."""
+    """Reads the deferred topic; safe for two threads. `done` and `doubted` are what the checkpoint says.
+
+    A doubted copy is one in favour of which another of the same intent was dropped: each of its keys may have
+    been sent by the attempt that wrote the other one.
+    """
 
     settings: Settings
     place: Place
     delays: Sequence[float]
     done: dict[int, int]
     codec: Codec = field(default_factory=Codec)
+    doubted: dict[int, frozenset[int]] = field(default_factory=dict)
     _pending: Pending = field(default_factory=Pending)
     _read: dict[int, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -166,10 +185,26 @@ class WaitingRoom:
                 due.update({at.partition: ends[at.partition] if at.offset < 0 else at.offset for at in found})
         return due_ranges(self.done, due)
 
-    def committed(self, ends: Mapping[int, int]) -> None:
-        """Note that everything below these offsets is done, and stands so in the checkpoint."""
+    def twins(self, ranges: Mapping[int, tuple[int, int]]) -> Twins:
+        """Return which records of these ranges are dropped in favour of a later copy, and the doubted ones.
+
+        Reads what was written since the last call; raises KafkaUnavailable.
+        """
+        with self._lock:
+            self._scan(self._ends())
+            found = self._pending.twins(ranges)
+            return Twins(found.dropped, _union(self.doubted, found.kept))
+
+    def still_doubted(self, twins: Twins, ends: Mapping[int, int]) -> dict[int, frozenset[int]]:
+        """Return those of the doubted copies that wait on once everything below these offsets is done."""
+        left = {p: frozenset(o for o in found if o >= ends.get(p, 0)) for p, found in twins.kept.items()}
+        return {partition: found for partition, found in left.items() if found}
+
+    def committed(self, ends: Mapping[int, int], doubted: Mapping[int, frozenset[int]]) -> None:
+        """Note that everything below these offsets is done, and what is doubted, as the checkpoint has it."""
         with self._lock:
             self.done.update(ends)
+            self.doubted = dict(doubted)
             for partition, end in ends.items():
                 self._pending.done(partition, end)
 
@@ -214,15 +249,14 @@ class WaitingRoom:
             self._read[partition] = max(self._read.get(partition, 0), offset)
             behind.pop(partition, None)
             return
-        self._pending.note(partition, offset, self._first(message.value()))
+        self._pending.note(partition, offset, self._origin(message.value()))
         self._read[partition] = offset + 1
 
-    def _first(self, value: bytes | None) -> tuple[int, int] | None:
+    def _origin(self, value: bytes | None) -> Origin | None:
         try:
-            first = self.codec.decode(value or b"", events.DeferredIntent).first
+            return origin_of(self.codec.decode(value or b"", events.DeferredIntent))
         except UndecodableRecord:
             return None  # the reaper makes a dead letter of it: nothing of it is pending
-        return first.partition, first.offset
 
     def _open_consumer(self) -> Consumer:
         if self._consumer is None:
@@ -235,3 +269,9 @@ class WaitingRoom:
         except KafkaException as error:
             told = f"the waiting room cannot be read: {self.place.topic}: {error.args[0].str()}"
             raise KafkaUnavailable(told) from error
+
+
+def _union(
+    one: Mapping[int, frozenset[int]], other: Mapping[int, frozenset[int]]
+) -> dict[int, frozenset[int]]:
+    return {p: one.get(p, frozenset()) | other.get(p, frozenset()) for p in {*one, *other}}

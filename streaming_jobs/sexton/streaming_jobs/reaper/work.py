@@ -23,7 +23,7 @@ from sexton.storage.fence import open_to_all
 from sexton.streaming_jobs.budget import NoBudget, open_budget
 from sexton.streaming_jobs.reaper import clients
 from sexton.streaming_jobs.reaper.counts import Counts
-from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, decode, decode_deferred
+from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, decode, decode_deferred, doubted
 from sexton.streaming_jobs.reaper.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
 from sexton.streaming_jobs.reaper.execution import Execution
@@ -232,8 +232,15 @@ def _decode(work: Work, piece: Iterable[Record]) -> list[Decoded]:
         if intents:
             check_below(work.plan, record.partition, record.offset)
         counts.saw(record.partition, record.offset, record.written_at_us)
+        if record.offset in work.plan.twins.dropped.get(record.partition, ()):
+            # Nothing is written: the later copy of this intent is on Kafka, and gets the one outcome.
+            counts.came_back()
+            counts.add("duplicate")
+            continue
         result = decode_one(work.codec, record)
         if isinstance(result, Decoded):
+            if record.offset in work.plan.twins.kept.get(record.partition, ()):
+                result = doubted(result)
             found.append(result)
             if result.waited is not None:
                 counts.came_back()

@@ -1,0 +1,145 @@
+"""Several live copies of one deferred intent: one of them goes on, and doubts what the others knew."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.chain import Chain, forget_last_commit
+from tests.support.intents import promised
+from tests.support.replies import SLOW_DOWN, on_deletes, partly
+from tests.support.s3_recorder import S3Recorder
+
+from sexton.schemas import events, records
+from sexton.streaming_jobs.reaper import waiting_room
+from sexton.streaming_jobs.reaper.pending import Origin, Pending, Twins, origin_of
+from sexton.streaming_jobs.reaper.returning import Returning
+from sexton.streaming_jobs.reaper.waiting_room import (
+    Place,
+    parse_doubted,
+    parse_waiting,
+    waiting_text,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+WAITS: dict[str, Any] = {"reaper_patience_s": 0.2, "reaper_defer_delays_s": (3600.0,)}
+DUE: dict[str, Any] = {"reaper_patience_s": 0.2, "reaper_defer_delays_s": (0.001,)}
+
+
+def replayed(chain: Chain, s3: S3Recorder) -> None:
+    """Let a bucket hold what is there, and have its micro-batch worked off again: two copies of each."""
+    s3.script(on_deletes(lambda request: SLOW_DOWN))
+    chain.reap(s3_endpoint_url=s3.url, **WAITS)
+    forget_last_commit(chain)
+
+
+@pytest.mark.real
+@pytest.mark.spark
+def test_of_two_copies_after_a_crash_one_chain_survives(chain: Chain, s3: S3Recorder) -> None:
+    """Copies written, not committed, written again: the bucket's return ends all in one outcome each."""
+    s3.create_bucket("bucket", {"a": b"", "b": b""})
+    once, twice = promised(chain, "a"), promised(chain, "b")
+    chain.emit(twice)
+    replayed(chain, s3)
+    chain.emit(once)
+    chain.reap(s3_endpoint_url=s3.url, **WAITS)
+    assert [d.first.offset for d in chain.deferred()] == [0, 0, 1]
+
+    s3.script(None)
+
+    counts = chain.reap(s3_endpoint_url=s3.url, **DUE)
+
+    assert counts.intents == {"duplicate": 1, "deleted": 2}
+    assert (counts.records, counts.returned) == (3, 3)
+    assert sorted(outcome.intent_id for outcome in chain.outcomes()) == sorted(
+        [once.intent_id, twice.intent_id]
+    )
+    assert (chain.dead_letters(), len(chain.deferred())) == ([], 3)
+
+
+@pytest.mark.real
+@pytest.mark.spark
+def test_what_a_dropped_copy_knew_makes_no_untrue_word(
+    chain: Chain, s3: S3Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I7: the copy that goes on knows nothing of a key that is gone: looked at, also after a restart."""
+    real = waiting_room.due_ranges
+    monkeypatch.setattr(waiting_room, "due_ranges", lambda done, due: real(done, due, most=1))
+    s3.create_bucket("bucket", {"a": b"", "b": b""})
+    intent = promised(chain, "a", "b")
+    chain.emit(intent)
+    replayed(chain, s3)
+    s3.script(on_deletes(lambda r: partly(s3, r, {"b": "SlowDown"})))
+    chain.reap(s3_endpoint_url=s3.url, **WAITS)
+    nothing, gone = chain.deferred()
+    assert nothing.keys is not None
+    assert gone.keys is not None
+    assert (nothing.keys.done, nothing.keys.unknown, bool(gone.keys.done)) == ([], [], True)
+    # The first attempt is slow to write: its copy comes last, and is the one that goes on.
+    chain.produce(chain.codec.encode(nothing), partition=0, topic=records.DEFERRED)
+    s3.script(on_deletes(lambda r: partly(s3, r, dict.fromkeys(r.keys, "KeyTooLongError"))))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Returning, "drain", lambda self: self._round() and self._round())
+        counts = chain.reap(s3_endpoint_url=s3.url, **DUE)
+    assert (counts.intents, chain.outcomes()) == ({"duplicate": 2}, [])
+    chain.reap(s3_endpoint_url=s3.url, **DUE)
+
+    (outcome,) = chain.outcomes()
+    assert dict(outcome.counts) == {"absent": 1, "dead-lettered": 1}
+    assert [dead.keys for dead in chain.dead_letters()] == [["b"]]
+
+
+def noted(*origins: tuple[int, Origin | None]) -> Pending:
+    """Waiting records, each with its partition; offsets count from 0 in each."""
+    pending, offsets = Pending(), dict.fromkeys(range(9), 0)
+    for partition, origin in origins:
+        pending.note(partition, offsets[partition], origin)
+        offsets[partition] += 1
+    return pending
+
+
+def test_what_is_no_copy_of_the_same_intent_is_never_dropped() -> None:
+    """I2: neither another delay's, nor a replay's at the same position, nor what cannot be read."""
+    a, other = Origin(0, 7, 1), Origin(0, 7, 2)
+    assert noted((0, a), (1, a), (0, other), (0, None), (0, None)).twins({0: (0, 5), 1: (0, 1)}) == Twins()
+
+    ids = [
+        origin_of(events.DeferredIntent(events.Position(topic_id, 0, 7), NOW, "r", "", 1, None, None, value))
+        for topic_id, value in (("t", b"i"), ("t", b"other"), ("created again", b"i"))
+    ]
+    assert len(set(ids)) == 3
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 4), st.integers(0, 1)), max_size=40),
+    st.tuples(st.integers(0, 20), st.integers(0, 20)),
+)
+def test_one_copy_of_each_intent_always_stays(
+    found: list[tuple[int, int, int]], bounds: tuple[int, int]
+) -> None:
+    """I2: whatever waits and whatever is due: of each intent and delay the last copy is not dropped."""
+    pending = noted(*((partition, Origin(0, at, digest)) for partition, at, digest in found))
+    start, end = min(bounds), max(bounds)
+    pending.done(0, start)
+    twins = pending.twins({0: (start, end)})
+
+    own = [(at, digest) for partition, at, digest in found if partition == 0]
+    last = {intent: offset for offset, intent in enumerate(own)}
+    expected = {offset for offset in range(start, min(end, len(own))) if last[own[offset]] != offset}
+    assert set(twins.dropped.get(0, ())) == expected
+    assert set(twins.kept.get(0, ())) == {last[own[offset]] for offset in expected}
+
+
+def test_doubts_have_a_golden_form_and_the_older_one_is_read() -> None:
+    """The persisted form is fixed; format 1, which has no doubts, is read."""
+    place = Place("deferred", "id", 3)
+    text = waiting_text(place, {1: 7, 0: 5}, {1: frozenset([9, 8]), 0: frozenset()})
+    assert text == '{"format": 2, "topic_id": "id", "done": {"0": 5, "1": 7}, "doubted": {"1": [8, 9]}}'
+    assert (parse_waiting(text, place), parse_doubted(text)) == ({0: 5, 1: 7}, {1: frozenset([8, 9])})
+    old = json.dumps({"format": 1, "topic_id": "id", "done": {"0": 5}})
+    assert (parse_waiting(old, place), parse_doubted(old), parse_doubted(None)) == ({0: 5}, {}, {})
