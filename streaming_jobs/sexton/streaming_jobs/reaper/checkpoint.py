@@ -24,6 +24,7 @@ __all__ = ["Binding", "Checkpoint", "CheckpointRefused", "check_binding", "check
 
 _FORMAT = 1
 _NAME = "sexton-binding.json"
+_METADATA = "metadata"
 _IDENTITY = "sexton-id"
 _WAITING = "sexton-waiting"
 _WAITING_BEGUN = "sexton-waiting-begun"
@@ -31,6 +32,9 @@ _KEPT = 10
 _ID_LENGTH = 32  # of a UUID in hexadecimal digits
 _READS = 20
 _READ_AGAIN_S = 0.1
+_BAD_CHECKSUM = "ChecksumException"
+_SHORTEST = len("v1\n{}")
+_STARTED = "sources/0/0"  # where the first micro-batch starts
 
 
 class CheckpointRefused(SextonError):
@@ -68,9 +72,7 @@ class Binding:
                 )
             return cls(str(raw["cluster_id"]), str(raw["topic"]), str(raw["topic_id"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointRefused(
-                f"the checkpoint is damaged: {_NAME}: {error}", hint=_HINT_DAMAGED
-            ) from error
+            raise _damaged(_NAME, str(error)) from error
 
 
 _HINT_DAMAGED = "docs/operating.md, 'A damaged checkpoint': start with a new one, replays are harmless"
@@ -122,16 +124,29 @@ def check_retention(
             )
 
 
-def parse_offsets(text: str, topic: str) -> dict[int, int]:
+def parse_offsets(text: str, topic: str, name: str = "offsets") -> dict[int, int]:
     """Return the offsets by partition in one of Spark's offset files; raises CheckpointRefused."""
     try:
         raw = json.loads(text.rstrip("\n").rpartition("\n")[2])
         return {int(partition): int(offset) for partition, offset in raw[topic].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointRefused(
-            f"the checkpoint is damaged: no offsets of {topic} in it: {type(error).__name__}: {error}",
-            hint=_HINT_DAMAGED,
-        ) from error
+        raise _damaged(name, f"no offsets of {topic} in it: {type(error).__name__}: {error}") from error
+
+
+def check_log_file(text: str, name: str) -> None:
+    """Raise CheckpointRefused unless one of Spark's files is whole: its version, then lines of JSON."""
+    version, *lines = text.lstrip("\0").rstrip("\n").split("\n")
+    if not version.startswith("v") or not lines:
+        raise _damaged(name, "it is cut or empty" if len(text) < _SHORTEST else "it is no file of Spark's")
+    try:
+        for line in lines:
+            json.loads(line)
+    except ValueError as error:
+        raise _damaged(name, f"it is cut, or no JSON: {error}") from error
+
+
+def _damaged(name: str, why: str) -> CheckpointRefused:
+    return CheckpointRefused(f"the checkpoint is damaged: {name}: {why}", hint=_HINT_DAMAGED)
 
 
 class Checkpoint:
@@ -171,7 +186,7 @@ class Checkpoint:
             if text is not None and len(text) == _ID_LENGTH:
                 return text
             time.sleep(_READ_AGAIN_S)  # it is being written
-        raise CheckpointRefused(f"the checkpoint is damaged: {_IDENTITY}", hint=_HINT_DAMAGED)
+        raise _damaged(_IDENTITY, "it is no id")
 
     def binding(self) -> Binding | None:
         """Return what the checkpoint is bound to, None for a new one; raises CheckpointRefused."""
@@ -188,19 +203,47 @@ class Checkpoint:
         """Bind a new checkpoint, before Spark writes anything into it."""
         self._write(self._path(_NAME), binding.to_text(), overwrite=False)
 
+    def check_whole(self) -> None:
+        """Return when each file of Spark's is there and whole that it reads at a start, and we do.
+
+        Raises CheckpointRefused that names the file. Spark itself would begin anew without some of them, and
+        end with an error of its own about others.
+        """
+        begun, commits = self._list("offsets"), self._list("commits")
+        if not begun and not commits:
+            # Ended before the first micro-batch: Spark has written these, one of them, or none.
+            for name in (_METADATA, _STARTED):
+                if (text := self._read(name)) is not None:
+                    self._check_file(name, text)
+            return
+        newest = max([*begun, *commits])
+        names = [_METADATA, _STARTED, *(f"offsets/{n}" for n in (newest - 1, newest) if n >= 0)]
+        if commits or newest > 0:
+            names.append(f"commits/{newest if newest in commits else newest - 1}")
+        for name in names:
+            text = self._read(name)
+            if text is None:
+                raise _damaged(name, "it is missing")
+            self._check_file(name, text)
+
+    def _check_file(self, name: str, text: str) -> None:
+        if name == _METADATA:
+            try:
+                if not json.loads(text)["id"]:
+                    raise ValueError("no id in it")
+            except (ValueError, KeyError, TypeError) as error:
+                raise _damaged(name, f"it is cut, or no JSON: {error!r}") from error
+            return
+        check_log_file(text, name)
+        if not name.startswith("commits/"):
+            parse_offsets(text, self._topic, name)
+
     def committed(self) -> dict[int, int]:
         """Return the offsets up to which everything is settled; empty before the first commit."""
         commits = self._list("commits")
         if commits:
-            name = f"offsets/{max(commits)}"
-        elif self._list("offsets"):
-            name = "sources/0/0"  # where the first micro-batch starts
-        else:
-            return {}
-        text = self._read(name)
-        if text is None:
-            raise CheckpointRefused(f"the checkpoint is damaged: {name} is missing", hint=_HINT_DAMAGED)
-        return parse_offsets(text, self._topic)
+            return self._offsets(f"offsets/{max(commits)}")
+        return self._offsets(_STARTED) if self._list("offsets") else {}
 
     def planned(self) -> tuple[dict[int, int], float] | None:
         """Return where the micro-batch ends that was begun and not committed, and when it was begun.
@@ -211,11 +254,15 @@ class Checkpoint:
         if not begun or (commits and max(commits) >= max(begun)):
             return None
         name = f"offsets/{max(begun)}"
+        found = self._offsets(name)
+        status = self._fs.getFileStatus(self._path(name))
+        return found, status.getModificationTime() / 1000
+
+    def _offsets(self, name: str) -> dict[int, int]:
         text = self._read(name)
         if text is None:
-            raise CheckpointRefused(f"the checkpoint is damaged: {name} is missing", hint=_HINT_DAMAGED)
-        status = self._fs.getFileStatus(self._path(name))
-        return parse_offsets(text, self._topic), status.getModificationTime() / 1000
+            raise _damaged(name, "it is missing")
+        return parse_offsets(text, self._topic, name)
 
     def waiting(self) -> str | None:
         """Return the newest text about the waiting room, None before the first one."""
@@ -274,11 +321,17 @@ class Checkpoint:
             out.close()
 
     def _read(self, name: str) -> str | None:
+        """Return a file's text, None where it is not there; raises CheckpointRefused for one that is damaged."""
         path = self._jvm.org.apache.hadoop.fs.Path(self._root, name)
         if not self._fs.exists(path):
             return None
         stream = self._fs.open(path)
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() != _BAD_CHECKSUM:
+                raise
+            # A local file system keeps a sum beside each file: it was changed by something else than Spark.
+            raise _damaged(name, f"it was changed or cut: {_java_message(error)}") from error
         finally:
             stream.close()

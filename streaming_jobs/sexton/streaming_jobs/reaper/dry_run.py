@@ -52,6 +52,7 @@ def dry_run(
     if settings.checkpoint:
         checkpoint = Checkpoint(spark, settings.checkpoint, binding.topic)
         check_binding(checkpoint.binding(), binding)
+        checkpoint.check_whole()
         committed = checkpoint.committed()
     partitions = cluster.topics([binding.topic])[binding.topic].found.partitions
     starting = {str(p): committed.get(p, _EARLIEST) for p in range(partitions)}

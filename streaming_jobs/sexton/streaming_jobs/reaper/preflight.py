@@ -57,6 +57,7 @@ def bind_checkpoint(checkpoint: Checkpoint, now: Binding, cluster: Cluster) -> d
     """
     found = checkpoint.binding()
     check_binding(found, now)
+    checkpoint.check_whole()
     partitions = cluster.topics([now.topic])[now.topic].found.partitions
     earliest = cluster.earliest(now.topic, partitions)
     if found is None:
