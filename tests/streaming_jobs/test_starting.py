@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.conftest import Cli
 from tests.support.chain import Chain, keys, messages
+from tests.support.commands import Command
 from tests.support.intents import PROMISE
 from tests.support.topics import cut, recreate
 
-from sexton.deploy.local import Installation
+from sexton.deploy.local import Installation, LocalStack
 from sexton.deploy.topics import create_installation
 from sexton.issuer.client import BarrierAnswer
 from sexton.schemas import events, records
-from sexton.schemas.errors import InvalidSettings, IssuerUnavailable, SextonError
+from sexton.schemas.cluster import Cluster
+from sexton.schemas.errors import EnvironmentFault, InvalidSettings, IssuerUnavailable, SextonError
 from sexton.schemas.events import GenerationForm, ImportedTenant
 from sexton.schemas.topics import TOPICS
 from sexton.storage import ObjectStore
@@ -317,3 +321,30 @@ def test_j_13_a_topic_recreated_after_the_barrier_is_never_judged(chain: Chain, 
 
     assert list(store.list_keys(chain.bucket, "")) == ["live"]
     assert chain.outcomes() == []
+
+
+@real
+@spark_
+def test_an_issuer_of_another_prefix_judges_nothing(
+    chain: Chain, stack: LocalStack, store: ObjectStore, start: Callable[..., Command]
+) -> None:
+    """Reaper and issuer with different topic prefixes: held with both topics named, 75 with `--once`."""
+    store.put(chain.bucket, "a", b"x")
+    chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
+    other = Installation.start(stack, "another-prefix")
+    try:
+        judged = Chain(other.settings, chain.spark, other.bucket).topic_id(records.INTENTS)
+        told = f"the issuer judges another intents topic: {judged}"
+        running = start(SEXTON_ISSUER_URL=other.settings.issuer_url)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sexton.streaming_jobs.reaper.micro_batch._ONCE_HOLD_S", 0.0)
+            with pytest.raises(EnvironmentFault, match=told) as caught:
+                chain.reap(issuer_url=other.settings.issuer_url, checkpoint=f"{chain.settings.checkpoint}-2")
+        assert caught.value.exit_code == 75
+        running.until(lambda: running.events("held"))
+    finally:
+        other.stop()
+
+    assert told in running.events("held")[0]["fault"]
+    assert list(store.list_keys(chain.bucket, "")) == ["a"]
+    assert (chain.outcomes(), chain.dead_letters(), chain.deferred()) == ([], [], [])

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sexton.issuer.client import BarrierAnswer, IssuerClient
 from sexton.schemas import records
-from sexton.schemas.errors import EnvironmentFault
+from sexton.schemas.errors import EnvironmentFault, RequestRefused
 from sexton.schemas.events import PartitionOffsets
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.checkpoint import Binding
@@ -116,8 +116,6 @@ class MicroBatches:
         started = time.monotonic()
         self.lock.check()
         barrier = self._barrier()
-        if barrier.topic_id != self.binding.topic_id:
-            raise EnvironmentFault(f"the issuer judges another intents topic: {barrier.topic_id}")
         counts = self.spark.sparkContext.accumulator(Counts(), _CountsParam())
         first = topic == records.INTENTS
         plan = TaskPlan(
@@ -167,4 +165,18 @@ class MicroBatches:
         partitions = max([*settled, *oldest], default=-1) + 1
         offsets = tuple(min(settled.get(p, 0), oldest.get(p, _EVERYTHING)) for p in range(partitions))
         with IssuerClient.of(self.settings) as issuer:
-            return issuer.barrier(PartitionOffsets(self.binding.topic_id, offsets))
+            try:
+                answer = issuer.barrier(PartitionOffsets(self.binding.topic_id, offsets))
+            except RequestRefused:
+                # An issuer of another topic refuses positions of this one: then that is what has to be told.
+                self._check_topic(issuer.validate([]).topic_id)
+                raise
+        self._check_topic(answer.topic_id)
+        return answer
+
+    def _check_topic(self, judged: str) -> None:
+        if judged != self.binding.topic_id:
+            raise EnvironmentFault(
+                f"the issuer judges another intents topic: {judged}",
+                hint="docs/operating.md, 'Two views of the intents topic'",
+            )
