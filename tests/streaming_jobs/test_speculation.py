@@ -1,4 +1,4 @@
-"""Speculation on a cluster of workers with addresses of their own: a slow task is never run a second time."""
+"""The reaper on a cluster of workers with addresses of their own, and Spark's speculation, which is refused."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def master(chain: Chain, installation: Installation, tmp_path: Path) -> Iterator
         log.close()
 
 
-def test_a_slow_task_is_not_speculated(
+def test_tasks_on_two_workers_delete_once(
     chain: Chain, installation: Installation, s3: S3Recorder, master: str
 ) -> None:
-    """Speculation that spark-submit asks for stays off: one delete, marker and outcome for each intent."""
+    """On a cluster, one task slow: one delete, marker and outcome for each intent."""
     intents = [promised(chain, name) for name in NAMES]
     for partition, intent in enumerate(intents):
         chain.emit(intent, partition=partition)
@@ -88,11 +88,6 @@ def test_a_slow_task_is_not_speculated(
 
     s3.script(slowly)
     given = {
-        "spark.speculation": "true",
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.multiplier": "1.01",
-        "spark.speculation.quantile": "0.1",
-        "spark.speculation.minTaskRuntime": "100ms",
         "spark.executor.memory": "512m",
         "spark.driver.host": "127.0.0.1",
         "spark.jars": ",".join(map(str, connector_jars(chain.settings.cache_dir))),
@@ -123,27 +118,28 @@ def test_a_slow_task_is_not_speculated(
     assert markers(s3, "bucket", NAMES) == dict.fromkeys(NAMES, 1)
 
 
-def test_a_session_that_speculates_is_refused(installation: Installation) -> None:
-    """A session that this process had before cannot be changed: nothing is run in it."""
-    program = """
-from pyspark.sql import SparkSession
-from sexton.schemas.errors import InvalidSettings
-from sexton.schemas.settings import load
-from sexton.streaming_jobs.spark import open_session
+def test_speculation_is_refused_wherever_it_was_set(
+    chain: Chain, installation: Installation, s3: S3Recorder, tmp_path: Path
+) -> None:
+    """By spark-submit's option or by spark-defaults.conf: exit 2 that says what to set, and no request."""
+    chain.emit(promised(chain, NAMES[0]))
+    (tmp_path / "spark-defaults.conf").write_text("spark.speculation  true\n")
+    env = {**installation.environment, "SEXTON_S3_ENDPOINT_URL": s3.url, "PYSPARK_PYTHON": sys.executable}
+    submit = [BIN / "spark-submit", "--master", "local[2]", "--conf", "spark.speculation=true"]
+    submit += ["--jars", ",".join(map(str, connector_jars(chain.settings.cache_dir)))]
+    ways = [
+        ([*submit, str(sexton.streaming_jobs.submit.__file__), "--once"], env),
+        (
+            [sys.executable, "-m", "sexton.deploy.main", "reaper", "run", "--once"],
+            {**env, "SPARK_CONF_DIR": str(tmp_path)},
+        ),
+    ]
 
-SparkSession.builder.master("local[1]").config("spark.speculation", "true").getOrCreate()
-try:
-    open_session(load(), "refused")
-except InvalidSettings as error:
-    print(error)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=installation.environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    started = [subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) for command, env in ways]
 
-    assert "the Spark session of this process speculates" in done.stdout, done.stderr[-2000:]
+    for process in started:
+        _, told = process.communicate(timeout=120)
+        assert process.returncode == 2, told[-4000:]
+        assert "error: spark.speculation is on: a task that runs twice deletes twice\n" in told
+        assert "hint: set spark.speculation=false" in told
+    assert s3.requests == []

@@ -30,8 +30,8 @@ def connector_jars(cache_dir: Path) -> list[Path]:
 def open_session(settings: Settings, app: str, *, memory: str = "1g") -> SparkSession:
     """Return the Spark session: a local one, or under spark-submit the one that it prepared.
 
-    Speculation is off, as a speculated task deletes twice; the time zone is UTC. Raises InvalidSettings when
-    this process has a session already that speculates.
+    The time zone is UTC. Raises InvalidSettings when speculation is on, wherever that was set: a speculated
+    task deletes twice.
     """
     # Else workers take `python3` from PATH, which does not have the packages of this environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -41,7 +41,6 @@ def open_session(settings: Settings, app: str, *, memory: str = "1g") -> SparkSe
     builder = (
         SparkSession.builder.appName(app)
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.speculation", "false")
         # The waiting room's tasks get their share beside the query's, and no more.
         .config("spark.scheduler.mode", "FAIR")
         .config("spark.ui.enabled", "false")
@@ -70,10 +69,11 @@ def open_session(settings: Settings, app: str, *, memory: str = "1g") -> SparkSe
         else:
             builder = builder.config("spark.jars.packages", CONNECTOR)
     session = builder.getOrCreate()
-    if session.sparkContext.getConf().get("spark.speculation", "false") != "false":
+    # Asked for and not overruled: who has set it for all jobs of a cluster has to know that this one differs.
+    if session.sparkContext.getConf().get("spark.speculation", "false").lower() != "false":
         raise InvalidSettings(
-            "the Spark session of this process speculates: a task that runs twice deletes twice",
-            hint="start it with spark.speculation=false",
+            "spark.speculation is on: a task that runs twice deletes twice",
+            hint="set spark.speculation=false for this job (spark-submit --conf, or spark-defaults.conf)",
         )
     return session
 
