@@ -125,6 +125,32 @@ def test_x_20_a_reaper_that_was_paused_until_another_one_has_finished_sends_noth
 
 
 @real
+@spark_
+@pytest.mark.parametrize("asked", [1, 2], ids=["before the barrier", "before the commit"])
+def test_x_20_a_lock_that_is_lost_ends_the_micro_batch(
+    chain: Chain, s3: S3Recorder, monkeypatch: pytest.MonkeyPatch, asked: int
+) -> None:
+    """X-20: the driver asks before a micro-batch, and again before it commits one: 75, no offset advances."""
+    s3.create_bucket("bucket", dict.fromkeys(NAMES, b""))
+    chain.emit(one_by_one(chain))
+    calls = 0
+
+    def check(self: CheckpointLock) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == asked:
+            raise LockLost
+
+    monkeypatch.setattr(CheckpointLock, "check", check)
+    with pytest.raises(LockLost) as caught:
+        chain.reap(s3_endpoint_url=s3.url)
+
+    assert caught.value.exit_code == 75
+    assert len(s3.deletes()) == (0 if asked == 1 else 4)
+    assert not list((Path(str(chain.settings.checkpoint)) / "commits").glob("[0-9]*"))
+
+
+@real
 def test_x_20_another_checkpoint_is_another_lock(chain: Chain) -> None:
     """The lock belongs to the checkpoint, not to the topic."""
     first, second = CheckpointLock(chain.settings, "one"), CheckpointLock(chain.settings, "another")

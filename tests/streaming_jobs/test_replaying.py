@@ -286,7 +286,7 @@ def test_x_11_a_lost_checkpoint_starts_over_without_harm(chain: Chain, s3: S3Rec
 
 
 def test_x_11_a_late_answer_and_a_replay_make_one_marker(chain: Chain, s3: S3Recorder) -> None:
-    """X-11: acted in time and answered too late, then replayed: one delete marker on each key."""
+    """X-11: answered too late, replayed, and read by a new checkpoint: one delete marker on each key."""
     s3.create_bucket("bucket", dict.fromkeys(["a", "b"], b""), versioning="Enabled")
     late = Reply(200, b"<DeleteResult/>", delay_s=2.0, act_first=True)
     s3.script(on_deletes(lambda request: late))
@@ -297,6 +297,9 @@ def test_x_11_a_late_answer_and_a_replay_make_one_marker(chain: Chain, s3: S3Rec
     assert folded(chain, intent) == [GONE]
     forget_last_commit(chain)
     chain.reap(s3_endpoint_url=s3.url, s3_read_timeout_s=0.5)
+    assert markers(s3, "bucket", ["a", "b"]) == {"a": 1, "b": 1}
+    s3.script(None)
+    chain.reap(s3_endpoint_url=s3.url, checkpoint=f"{chain.settings.checkpoint}-new")
 
     assert markers(s3, "bucket", ["a", "b"]) == {"a": 1, "b": 1}
     assert folded(chain, intent) == [GONE]

@@ -1,4 +1,4 @@
-"""The reaper on a cluster of workers with addresses of their own, and Spark's speculation, which is refused."""
+"""The reaper on a cluster of workers with addresses of their own; Spark's speculation is refused."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_speculation_is_refused_wherever_it_was_set(
     chain.emit(promised(chain, NAMES[0]))
     (tmp_path / "spark-defaults.conf").write_text("spark.speculation  true\n")
     env = {**installation.environment, "SEXTON_S3_ENDPOINT_URL": s3.url, "PYSPARK_PYTHON": sys.executable}
-    submit = [BIN / "spark-submit", "--master", "local[2]", "--conf", "spark.speculation=true"]
+    submit = [str(BIN / "spark-submit"), "--master", "local[2]", "--conf", "spark.speculation=true"]
     submit += ["--jars", ",".join(map(str, connector_jars(chain.settings.cache_dir)))]
     ways = [
         ([*submit, str(sexton.streaming_jobs.submit.__file__), "--once"], env),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +18,6 @@ from sexton.deploy.local import Installation, LocalStack
 from sexton.deploy.topics import create_installation
 from sexton.issuer.client import BarrierAnswer
 from sexton.schemas import events, records
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings, IssuerUnavailable, SextonError
 from sexton.schemas.events import GenerationForm, ImportedTenant
 from sexton.schemas.topics import TOPICS

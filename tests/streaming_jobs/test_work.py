@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,11 +38,11 @@ class Issuer:
         return Validation(at_least, TOPIC_ID, dict.fromkeys(asked))
 
 
-def work_of(issuer: Any) -> Work:
+def work_of(issuer: Any, **plan: Any) -> Work:
     """A task's work that sends nothing."""
     codec = Codec()
     return Work(
-        TaskPlan(load({}), TOPIC_ID, 7, (10**9,)),
+        TaskPlan(**{"settings": load({}), "topic_id": TOPIC_ID, "log_offset": 7, "ends": (10**9,), **plan}),
         codec,
         issuer,
         Executor(DryStore(), NoBudget(), dry=True),
@@ -165,3 +166,30 @@ def test_questions_are_few(tenants: int) -> None:
     assert bool(early) == (tenants <= 500)
     assert len(rows) == len(given)
     assert work.counts.intents == {"stale": len(given)}
+
+
+@pytest.mark.parametrize("topic", ["intents", "deferred"])
+@pytest.mark.parametrize(
+    ("partition", "offset", "below"),
+    [(0, 4, True), (0, 5, False), (1, 0, True), (1, 1, False), (2, 0, False)],
+)
+def test_what_the_barrier_does_not_cover_is_never_judged(
+    topic: str, partition: int, offset: int, below: bool
+) -> None:
+    """I4: at or above its end, or in a partition that it does not know: held, of a waiting intent too."""
+    work = work_of(Issuer(), topic=topic, ends=(5, 1))
+    (given,) = records(1, 1)
+    record = replace(given, partition=partition, offset=offset)
+    if topic == "deferred":
+        first = events.Position(TOPIC_ID, partition, offset)
+        copy = events.DeferredIntent(first, NOW, "r", "", 1, None, None, given.value or b"")
+        record = replace(given, value=Codec().encode(copy))
+
+    if below:
+        take(work, [record])
+        assert len(settle(work)) == 1
+    else:
+        with pytest.raises(
+            EnvironmentFault, match=f"below its barrier: partition={partition} offset={offset}"
+        ):
+            take(work, [record])

@@ -321,7 +321,7 @@ class Checkpoint:
             out.close()
 
     def _read(self, name: str) -> str | None:
-        """Return a file's text, None where it is not there; raises CheckpointRefused for one that is damaged."""
+        """Return a file's text, None where there is none; raises CheckpointRefused if it was changed."""
         path = self._jvm.org.apache.hadoop.fs.Path(self._root, name)
         if not self._fs.exists(path):
             return None
