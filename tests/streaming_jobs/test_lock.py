@@ -36,7 +36,7 @@ class Gate:
     def __call__(self, request: Recorded) -> None:
         if request.is_delete_objects and not self.reached.is_set():
             self.reached.set()
-            self.opened.wait(120)
+            self.opened.wait(600)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_q_2_the_second_of_two_reapers_is_refused_and_the_first_one_stops_when_i
     """Q-2, X-20: the second exits with 1 and names the first; that one, its lock gone, sends nothing more."""
     intent = one_by_one(chain)
     chain.emit(intent)
-    first = start(SEXTON_S3_ENDPOINT_URL=s3.url)
+    first = start(SEXTON_S3_ENDPOINT_URL=s3.url, SEXTON_S3_READ_TIMEOUT_S="600")
     first.until(gate.reached.is_set)
 
     second = start("--once", SEXTON_S3_ENDPOINT_URL=s3.url)
@@ -106,7 +106,7 @@ def test_x_20_a_reaper_that_was_paused_until_another_one_has_finished_sends_noth
     """X-20: stopped with all its processes past the lock's session, it asks, and ends with 75."""
     intent = one_by_one(chain)
     chain.emit(intent)
-    paused = start(SEXTON_S3_ENDPOINT_URL=s3.url)
+    paused = start(SEXTON_S3_ENDPOINT_URL=s3.url, SEXTON_S3_READ_TIMEOUT_S="600")
     paused.until(gate.reached.is_set)
     send_all(paused, signal.SIGSTOP)
     gate.opened.set()
