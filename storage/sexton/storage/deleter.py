@@ -21,7 +21,6 @@ from sexton.schemas.errors import StoreUnavailable
 from sexton.storage.abilities import Abilities, Ability, Versioning, unprobed
 from sexton.storage.batches import Batches
 from sexton.storage.calls import Calls
-from sexton.storage.fence import FencedWire
 from sexton.storage.folders import beside_folders
 from sexton.storage.planning import Plan, make_plan, plain_body
 from sexton.storage.probes import look_up, probe_store
@@ -29,6 +28,7 @@ from sexton.storage.settings import StoreSettings
 from sexton.storage.signing import RequestSigner
 from sexton.storage.states import BatchResult, Delete, merge_results
 from sexton.storage.states_of import fault_result, unreadable
+from sexton.storage.wire import Wire
 
 __all__ = ["READY", "BatchDeleter", "open_deleter"]
 
@@ -46,7 +46,7 @@ class BatchDeleter:
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
         self._signer = RequestSigner(settings)
-        self._wire = FencedWire(settings, self._signer.ca_bundle)
+        self._wire = Wire(settings, self._signer.ca_bundle)
         self._batches = Batches(self._signer, self._wire)
         self.calls = Calls(self._signer, self._wire)
         self._abilities: dict[str, Abilities] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import botocore.session
 from botocore.awsrequest import AWSPreparedRequest
 
-from sexton.schemas.errors import InvalidSettings
+from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.storage.connection import Connection
 from sexton.storage.errors import NoReply
 from sexton.storage.http import Broken, Unsent
@@ -26,13 +26,17 @@ from sexton.storage.proxies import Route, find_route
 from sexton.storage.settings import StoreSettings
 from sexton.storage.trust import Trust, load_trust
 
-__all__ = ["RawReply", "Wire", "check_way", "retry_after"]
+__all__ = ["RawReply", "Wire", "check_way", "open_to_all", "retry_after"]
 
 _OF_ONE_BUCKET = {
     "EndpointUnreachable": "BucketHostUnreachable",
     "CertificateRejected": "BucketCertificateRejected",
 }
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+def open_to_all() -> None:
+    """Let every request pass."""
 
 
 def _no_headers() -> Mapping[str, str]:
@@ -55,6 +59,10 @@ class Wire:
     Each is used by one thread at a time, and the one that was used last goes first: those that only a burst
     needed grow old and are dropped. Raises InvalidSettings for CAs that cannot be read, or a proxy that is
     none.
+
+    A store cannot fence a client: a process that was paused goes on where it stood, also when another one has
+    taken its place. So the last thing before a request leaves, its connection open, is a call of `fence`. Not
+    only before deletes: what a look or a probe shows is decided upon, too.
     """
 
     def __init__(self, settings: StoreSettings, ca_bundle: str | None) -> None:
@@ -65,6 +73,7 @@ class Wire:
         self._closed = False
         self._lock = threading.Lock()
         self._trust: Trust | None = None
+        self.fence: Callable[[], None] = open_to_all
         try:
             endpoint = settings.endpoint_url
             if endpoint is None or find_route(endpoint).speaks_tls:
@@ -82,11 +91,14 @@ class Wire:
         connection = None
         try:
             connection = self._take(origin)
+            self.fence()
             reply = connection.exchange(
                 request.method, url[start:], headers, body, self._settings.read_timeout_s
             )
         except Broken as broken:
             raise self._no_reply(bucket, url, broken) from broken
+        except EnvironmentFault as fault:
+            raise NoReply(f"nothing was sent: {fault}", effect_unknown=False, code="Fenced") from fault
         finally:
             if connection is not None:
                 self._give_back(origin, connection)

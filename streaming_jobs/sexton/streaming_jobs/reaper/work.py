@@ -19,7 +19,7 @@ from sexton.schemas.conditions import conditions_of
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.windows import Window
 from sexton.storage import StoreSettings, open_deleter
-from sexton.storage.fence import open_to_all
+from sexton.storage.wire import open_to_all
 from sexton.streaming_jobs.budget import NoBudget, open_budget
 from sexton.streaming_jobs.reaper import clients
 from sexton.streaming_jobs.reaper.counts import Counts
