@@ -18,7 +18,7 @@ __all__ = ["MOST_BYTES", "Broken", "Reply", "ReplyReader", "Unsent", "request_he
 MOST_BYTES = 32 * 1024 * 1024
 """The longest reply that is read; a listing or a DeleteResult of 1,000 keys has a few at most."""
 
-_PIECE = 64 * 1024
+_PIECE = 16 * 1024  # of a longer body only the start is copied once more
 _LONGEST_HEAD = 64 * 1024
 _LONGEST_LINE = 4096
 _MOST_INTERIM = 8
