@@ -132,8 +132,11 @@ class Codec:
         if type(event) not in _VERSIONS:
             raise InvalidEvent(f"not an event: {type(event).__name__}")
         schema = schema_of(type(event))
+        header = schema.header if self._registry is None else self._confluent_header(schema, topic)
+        if isinstance(event, events.Outcome) and (packed := packing.write_outcome(event)) is not None:
+            return header + packed
         out = io.BytesIO()
-        out.write(schema.header if self._registry is None else self._confluent_header(schema, topic))
+        out.write(header)
         plain = to_avro(event)
         keys = packing.take_keys(plain) if type(event) is events.DeletionIntent else None
         try:

@@ -8,12 +8,13 @@ either way.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sexton.schemas import events
 
-__all__ = ["LAYOUT", "TAIL", "read_intent", "splice", "take_keys"]
+__all__ = ["LAYOUT", "TAIL", "read_intent", "splice", "take_keys", "write_outcome"]
 
 TAIL = 3  # bytes after the keys of an intent: mode, bypass_governance, and the null of `replay_of`
 LAYOUT = bytes.fromhex("c30140b04bf5233f1c0c")
@@ -24,6 +25,9 @@ _PLAIN_DELETE = b"\0\0\0\0"  # no node, no node generation, end of the guards; t
 _ONE_PHASE = b"\2"
 _END = b"\0\0\0\0\0"  # end of the keys, end of the phases; hide, no bypass, no replay
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LARGEST_INT = 2**31 - 1
+_MICROSECOND = timedelta(microseconds=1)
+_RESULTS = {result: bytes([2 * number]) for number, result in enumerate(events.VerdictResult)}
 
 
 def _long(number: int) -> str:
@@ -165,3 +169,63 @@ def _past(data: bytes, at: int, expected: bytes) -> int:
     if not data.startswith(expected, at):
         raise ValueError("another form")
     return at + len(expected)
+
+
+def write_outcome(outcome: events.Outcome) -> bytes | None:
+    """Return the bytes of an outcome without exceptions, which nearly all are; None leaves it to fastavro.
+
+    So does every value that is not what it should be: fastavro says what is wrong with it.
+    """
+    verdict, at = outcome.verdict, outcome.position
+    types = (type(outcome.outcome), type(verdict), type(at), type(outcome.exceptions))
+    if outcome.exceptions or types != (events.OutcomeWord, events.Verdict, events.Position, list):
+        return None
+    if type(at.partition) is not int or at.partition > _LARGEST_INT:
+        return None
+    try:
+        return b"".join(
+            (
+                *map(_string, (outcome.intent_id, outcome.tenant, outcome.bucket, outcome.outcome)),
+                _integer(outcome.keys),
+                _numbers(outcome.counts),
+                b"\0",
+                _RESULTS[verdict.result],
+                _string(verdict.reason),
+                _string(verdict.detail),
+                b"\0" if verdict.log_offset is None else b"\2" + _integer(verdict.log_offset),
+                _string(at.topic_id),
+                _integer(at.partition),
+                _integer(at.offset),
+                _strings(outcome.store_request_ids),
+                _integer((outcome.settled_at - _EPOCH) // _MICROSECOND),
+                _numbers(outcome.effects),
+            )
+        )
+    except (TypeError, ValueError, AttributeError, KeyError, IndexError):
+        return None
+
+
+def _integer(number: int) -> bytes:
+    if type(number) is not int or not 0 <= number < 2**62:
+        raise ValueError("not a number of few bytes")
+    return _long(number).encode("latin-1")
+
+
+def _string(text: str) -> bytes:
+    if not isinstance(text, str):
+        raise TypeError("not a text")
+    raw = text.encode()
+    return _LONGS[len(raw)].encode("latin-1") + raw
+
+
+def _strings(texts: Sequence[str]) -> bytes:
+    if not isinstance(texts, list | tuple):
+        raise TypeError("not a list")
+    return _integer(len(texts)) + b"".join(map(_string, texts)) + b"\0" if texts else b"\0"
+
+
+def _numbers(named: Mapping[str, int]) -> bytes:
+    if type(named) is not dict:
+        raise TypeError("not a map")
+    pairs = b"".join([_string(name) + _integer(number) for name, number in named.items()])
+    return _integer(len(named)) + pairs + b"\0" if named else b"\0"
