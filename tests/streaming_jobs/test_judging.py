@@ -145,25 +145,6 @@ def test_i_3_an_unknown_tenants_intents_are_refused(chain: Chain, store: ObjectS
     assert left(store, chain.bucket) == ["a"]
 
 
-def test_j_9_a_replay_after_a_newer_generation_says_deleted(chain: Chain, store: ObjectStore) -> None:
-    """J-9: deleted, crashed before the commit, superseded, replayed: the word stays `deleted`."""
-    put(store, chain.bucket, ["x"])
-    with chain.issuer() as issuer:
-        old = issuer.attach("a", "t").generation
-        asked = chain.emit(chain.intent("t", old, ["x"]))
-        chain.reap()
-        forget_last_commit(chain)
-        issuer.attach("b", "t")
-
-    chain.reap()
-
-    outcomes = chain.outcomes()
-    assert [o.intent_id for o in outcomes] == [*asked, *asked]
-    assert {o.outcome for o in outcomes} == {events.OutcomeWord.DELETED}
-    assert len({o.verdict.log_offset for o in outcomes}) == 2
-    assert len({o.position for o in outcomes}) == 1
-
-
 def test_j_5_a_replayed_micro_batch_changes_no_outcome(chain: Chain, store: ObjectStore) -> None:
     """J-5: the whole micro-batch again gives the same words; an object guarded by `unchanged` survives."""
     put(store, chain.bucket, [*keys("gone", 5), "stale", "guarded"])

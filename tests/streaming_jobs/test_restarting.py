@@ -24,13 +24,13 @@ from sexton.streaming_jobs.reaper.checkpoint import Checkpoint, CheckpointRefuse
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
-NAMES = ["p1", "p2", "p3", "p4", "guarded", "plain"]
+NAMES = ["p1", "p2", "p3", "p4", "guarded", "plain", "owned"]
 
 
 @pytest.fixture
 def s3(s3: S3Recorder) -> S3Recorder:
     """The recorder with a versioned bucket."""
-    s3.create_bucket("bucket", dict.fromkeys([*NAMES, "stays"], b"x"), versioning="Enabled")
+    s3.create_bucket("bucket", dict.fromkeys([*NAMES, "late", "stays"], b"x"), versioning="Enabled")
     return s3
 
 
@@ -38,6 +38,17 @@ def phased(chain: Chain) -> events.DeletionIntent:
     """An intent whose keys go in four requests, one after the other."""
     action = events.DeleteObjects("bucket", tuple((name,) for name in NAMES[:4]))
     return chain.intent("t", None, (), guards=PROMISE, action=action)
+
+
+def owned(chain: Chain, *keys: str, generation: int) -> events.DeletionIntent:
+    """An intent that its generation guards."""
+    return chain.intent("owner", generation, (), action=events.DeleteObjects("bucket", (keys,)))
+
+
+def attached(chain: Chain, node: str) -> int:
+    """The generation of a tenant that a node has taken now."""
+    with chain.issuer() as issuer:
+        return issuer.attach(node, "owner").generation
 
 
 BOUNDARIES: dict[str, Callable[[Recorded, int], bool]] = {
@@ -51,8 +62,13 @@ BOUNDARIES: dict[str, Callable[[Recorded, int], bool]] = {
 def test_kill_9_at_every_boundary_converges(
     chain: Chain, s3: S3Recorder, start: Callable[..., Command], boundary: str
 ) -> None:
-    """Killed anywhere: the next run ends with the same words and objects, and one marker on each key."""
+    """Q-3, J-9: killed anywhere and superseded while it is down: what was accepted is gone, never `stale`.
+
+    The same words and objects whatever had been done, and one marker on each key.
+    """
+    generation = attached(chain, "first")
     intents = [phased(chain), unchanged(chain, "guarded", etag_of(b"x")), promised(chain, "plain")]
+    intents.append(owned(chain, "owned", generation=generation))
     chain.emit(*intents)
     killed = threading.Event()
     here = BOUNDARIES[boundary]
@@ -70,26 +86,35 @@ def test_kill_9_at_every_boundary_converges(
     command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
     command.until(killed.is_set)
     if boundary == "after the last delete":
-        command.until(lambda: "p4" not in s3.objects("bucket"))
+        command.until(lambda: not set(NAMES) & s3.objects("bucket").keys())
 
     kill_all(command)
     command.wait()
 
     assert chain.outcomes() == []
     s3.script(None)
+    attached(chain, "second")
+    late = owned(chain, "late", generation=generation)
+    chain.emit(late)
     chain.reap(s3_endpoint_url=s3.url)
-    assert folded(chain, *intents) == [GONE] * 3
+    assert folded(chain, *intents, late) == [GONE] * 4 + ["stale"]
+    assert [o.intent_id for o in chain.outcomes() if o.outcome is events.OutcomeWord.STALE] == [
+        late.intent_id
+    ]
     assert markers(s3, "bucket", NAMES) == dict.fromkeys(NAMES, 1)
-    assert list(s3.objects("bucket")) == ["stays"]
+    assert sorted(s3.objects("bucket")) == ["late", "stays"]
     assert (chain.dead_letters(), chain.deferred()) == ([], [])
 
 
 def test_kill_9_between_sink_and_commit_converges(
     chain: Chain, s3: S3Recorder, start: Callable[..., Command]
 ) -> None:
-    """Killed when the receipts of one task are written and the other still deletes: nothing is told twice."""
+    """J-9: killed when the receipts of one task are written and the other still deletes, then superseded."""
     s3.create_bucket("slow", {"a": b"x"}, versioning="Enabled")
-    first, second = promised(chain, "plain"), promised(chain, "a", bucket="slow")
+    first, second = (
+        owned(chain, "owned", generation=attached(chain, "first")),
+        promised(chain, "a", bucket="slow"),
+    )
     chain.emit(first, partition=0)
     chain.emit(second, partition=1)
     late = Reply(drop=True, delay_s=30, act_first=True)
@@ -102,9 +127,14 @@ def test_kill_9_between_sink_and_commit_converges(
 
     assert folded(chain, first, second) == [GONE, "pending"]
     s3.script(None)
+    attached(chain, "second")
     chain.reap(s3_endpoint_url=s3.url)
     assert folded(chain, first, second) == [GONE, GONE]
-    assert markers(s3, "bucket", ["plain"]) == {"plain": 1}
+    told = [o for o in chain.outcomes() if o.intent_id == first.intent_id]
+    assert [o.verdict.reason for o in told] == ["pass", "pass"]
+    assert len({o.verdict.log_offset for o in told}) == 2
+    assert len({o.position for o in told}) == 1
+    assert markers(s3, "bucket", ["owned"]) == {"owned": 1}
     assert markers(s3, "slow", ["a"]) == {"a": 1}
     assert chain.dead_letters() == []
 

@@ -158,22 +158,6 @@ def test_sigterm_to_the_whole_process_group_is_a_stop(
     assert chain.words() == {asked: "deleted"}
 
 
-def test_kill_9_in_the_middle_converges(chain: Chain, s3: S3Recorder, start: Callable[..., Command]) -> None:
-    """Killed after the store has deleted and before any receipt: the replay writes it."""
-    s3.script(lambda request: Reply(delay_s=5, act_first=True) if request.is_delete_objects else None)
-    (asked,) = chain.emit(promised(chain, "a"))
-    command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
-    command.until(lambda: "a" not in s3.objects("bucket"))
-
-    command.process.kill()
-    command.wait()
-
-    assert chain.outcomes() == []
-    s3.script(None)
-    chain.reap(s3_endpoint_url=s3.url)
-    assert chain.words() == {asked: "deleted"}
-
-
 def test_j_3_without_issuer_the_micro_batch_is_held(
     chain: Chain, installation: Installation, store: ObjectStore, start: Callable[..., Command]
 ) -> None:
