@@ -26,7 +26,6 @@ from sexton.deploy.local import Installation
 from sexton.schemas import records
 from sexton.schemas.errors import SextonError
 from sexton.storage import ObjectStore
-from sexton.streaming_jobs.reaper.faults import QueryFailed
 from sexton.streaming_jobs.reaper.preflight import TopicsUnsafe
 from sexton.streaming_jobs.spark import connector_jars
 
@@ -196,8 +195,10 @@ def test_j_3_a_stop_does_not_wait_for_the_issuer(
     assert chain.reap().records == 1
 
 
-def test_x_15_receipts_that_cannot_be_written_stop_the_job(chain: Chain, s3: S3Recorder) -> None:
-    """X-15: when outcomes are refused offsets do not advance, and the replay completes them."""
+def test_x_15_receipts_that_cannot_be_written_stop_the_job(
+    chain: Chain, s3: S3Recorder, start: Callable[..., Command]
+) -> None:
+    """X-15: outcomes are refused: it ends with 1, offsets stay, and the replay completes them."""
     (asked,) = chain.emit(promised(chain, "a"))
 
     def shrink(request: Recorded) -> None:
@@ -205,16 +206,21 @@ def test_x_15_receipts_that_cannot_be_written_stop_the_job(chain: Chain, s3: S3R
             chain.configure(records.OUTCOMES, "max.message.bytes", "10")
 
     s3.script(shrink)
-    with pytest.raises(QueryFailed, match="RecordTooLarge"):
-        chain.reap(s3_endpoint_url=s3.url)
+    command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
 
-    assert chain.outcomes() == []
+    assert command.wait() == 1, command.printed
+    assert "error: the query ended: " in command.printed
+    assert "RecordTooLarge" in command.printed
+    assert (list(s3.objects("bucket")), chain.outcomes()) == (["b"], [])
+    commits = Path(str(chain.settings.checkpoint)) / "commits"
+    assert [each.name for each in commits.iterdir() if each.name.isdigit()] == []
     with pytest.raises(TopicsUnsafe, match=r"max\.message\.bytes is 10"):
         chain.reap(s3_endpoint_url=s3.url)
     s3.script(None)
     chain.configure(records.OUTCOMES, "max.message.bytes", str(8 * 1024 * 1024))
-    chain.reap(s3_endpoint_url=s3.url)
-    assert chain.words() == {asked: "deleted"}
+    assert chain.reap(s3_endpoint_url=s3.url).records == 1
+    assert chain.words() == {asked: "absent"}
+    assert (chain.dead_letters(), chain.deferred()) == ([], [])
 
 
 def test_a_micro_batch_that_the_issuer_has_not_seen_is_held(chain: Chain, s3: S3Recorder) -> None:
