@@ -6,21 +6,26 @@ import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
+from confluent_kafka.admin import AdminClient
 from tests.conftest import Cli
-from tests.support.chain import Chain, keys, messages
+from tests.support.chain import Chain, messages
 from tests.support.commands import Command
 from tests.support.intents import PROMISE
+from tests.support.s3_recorder import S3Recorder
+from tests.support.s3_state import etag_of
 from tests.support.topics import cut, recreate
 
 from sexton.deploy.local import Installation, LocalStack
 from sexton.deploy.topics import create_installation
 from sexton.issuer.client import BarrierAnswer
 from sexton.schemas import events, records
+from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings, IssuerUnavailable, SextonError
 from sexton.schemas.events import GenerationForm, ImportedTenant
-from sexton.schemas.topics import TOPICS
 from sexton.storage import ObjectStore
 from sexton.streaming_jobs.reaper.checkpoint import (
     Binding,
@@ -29,7 +34,7 @@ from sexton.streaming_jobs.reaper.checkpoint import (
     check_binding,
     parse_offsets,
 )
-from sexton.streaming_jobs.reaper.dry_run import dry_run, word_of
+from sexton.streaming_jobs.reaper.dry_run import about, line_of, summed
 from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
 
 real = pytest.mark.real
@@ -184,80 +189,87 @@ def test_a_checkpoint_that_cannot_be_made_is_told(chain: Chain, tmp_path: Path, 
 
 @real
 @spark_
-def test_x_17_a_dry_run_reports_the_same_and_writes_nothing(chain: Chain, store: ObjectStore) -> None:
-    """X-17: the verdicts of a dry run are those of the run after it; until then everything is as it was."""
-    for name in keys("t", 4):
-        store.put(chain.bucket, name, b"x")
+def test_x_17_a_dry_run_reports_the_same_and_writes_nothing(chain: Chain, s3: S3Recorder, cli: Cli) -> None:
+    """X-17: a line of each record as the run after it decides; until then everything is as it was."""
+    s3.create_bucket("bucket", dict.fromkeys([*"abcdefg", "folder/one"], b"x"))
+    s3.create_bucket("other", {"a": b"x"}, versioning="Enabled")
+    given: dict[str, Any] = {"s3_endpoint_url": s3.url, "allow": ("bucket",)}
     with chain.issuer() as issuer:
         old = issuer.attach("a", "t").generation
-        chain.emit(chain.intent("t", old, keys("t", 1), intent_id="first"))
-        chain.reap()
+        chain.emit(chain.intent("t", old, (), action=named("a"), intent_id="first"))
+        chain.reap(**given)
         new = issuer.attach("b", "t").generation
-    chain.emit(chain.intent("t", old, keys("t", 4)[1:2], intent_id="stale"))
-    chain.emit(chain.intent("t", new, keys("t", 4)[2:3], intent_id="good"), partition=1)
-    chain.emit(chain.intent("nobody", 1, keys("t", 4)[3:], intent_id="unknown"), partition=2)
-    boundary = (events.BoundaryGuard("ns", 1),)
-    chain.emit(chain.intent("t", None, ["x"], guards=boundary, intent_id="waits"), partition=3)
-    store.put(chain.bucket, "folder/one", b"x")
-    prefix = events.DeletePrefix(chain.bucket, "folder/")
-    promise = (events.PromiseGuard("drop"),)
-    chain.emit(chain.intent("t", None, (), guards=promise, action=prefix, intent_id="prefix"))
-    chain.produce(b"garbage", None, partition=3)
-
-    def everything() -> object:
-        topics = [need.name for need in TOPICS]
-        return (
-            sorted(store.list_keys(chain.bucket, "")),
-            {t: [m.value() for m in messages(chain.settings, chain.settings.topic(t))] for t in topics},
-            tree(Path(str(chain.settings.checkpoint))),
-        )
-
-    before = everything()
-    skipped: list[int] = []
-    decisions = list(dry_run(chain.settings, chain.spark, skipped.append))
-
-    assert everything() == before
-    assert skipped == [1]
-    words = ["dead-lettered", "deferred", "deleted", "deleted", "refused", "stale"]
-    assert sorted(map(word_of, decisions)) == words
-    told = {d.intent_id: word_of(d) for d in decisions if isinstance(d, events.Outcome)}
-    assert told == {"stale": "stale", "good": "deleted", "unknown": "refused", "prefix": "deleted"}
-    counts = chain.reap(reaper_defer_delays_s=(3600.0,))
-    assert counts.intents == {
-        "stale": 1,
-        "deleted": 2,
-        "refused": 1,
-        "deferred": 1,
-        "dead-lettered": 1,
-        "skipped": 1,
-    }
-    assert chain.words() == {**told, "first": "deleted"}
-
-
-@real
-@spark_
-def test_dry_run_command_prints_a_line_for_each_record(chain: Chain, cli: Cli) -> None:
-    """`reaper run --dry-run` prints position, intent, word and reason, also of one that waits; exit 0."""
     later = events.NotBeforeGuard(datetime.now(UTC) + timedelta(days=1))
-    asked, waits = chain.emit(
-        chain.intent("t", None, ["a"], guards=PROMISE),
-        chain.intent("t", None, ["b", "c"], guards=(*PROMISE, later)),
+    same = events.UnchangedGuard((events.KeyCondition("f", etag=etag_of(b"x")),))
+    chain.emit(
+        chain.intent("t", old, (), action=named("b"), intent_id="stale"),
+        chain.intent("t", new, (), action=named("c", "d"), intent_id="good"),
+        chain.intent("nobody", 1, (), action=named("d"), intent_id="unknown"),
+        chain.intent("t", None, (), guards=PROMISE, action=named("a", bucket="other"), intent_id="outside"),
     )
-    chain.produce(None, partition=1)
+    folder = events.DeletePrefix("bucket", "folder/")
+    chain.emit(
+        chain.intent("t", None, (), guards=PROMISE, action=folder, intent_id="prefix"),
+        chain.intent("t", None, (), guards=(same,), action=named("f"), intent_id="same"),
+        chain.intent("t", None, (), guards=(*PROMISE, later), action=named("e", "g"), intent_id="waits"),
+        partition=1,
+    )
+    chain.produce(b"garbage", None, partition=3)
+    before, asked = world(chain, s3), len(s3.requests)
 
-    done = cli("reaper", "run", "--dry-run")
+    done = cli(
+        "reaper", "run", "--dry-run", env={"SEXTON_S3_ENDPOINT_URL": s3.url, "SEXTON_ALLOW": '["bucket"]'}
+    )
 
     assert done.returncode == 0, done.stderr
-    about = f"  t  {chain.bucket}"
-    assert sorted(done.stdout.splitlines()) == [
-        f"0/0  {asked}  deleted  pass{about}  1 key",
-        f"0/1  {waits}  deferred  not-before{about}  2 keys",
-    ]
+    assert world(chain, s3) == before
+    assert len(s3.requests) == asked
+    counts = chain.reap(**given, reaper_defer_delays_s=(3600.0,))
+    decided = [*chain.outcomes(), *chain.dead_letters(), *chain.deferred()]
+    lines = [line_of(d, about(d, chain.codec)) for d in decided]
+    (first,) = [line for line in lines if "  first  " in line]
+    lines.remove(first)
+    assert sorted(done.stdout.splitlines()) == sorted(lines)
+    assert "1/2  waits  deferred  not-before  t  bucket  2 keys" in lines
+    assert len(lines) == 8
+    assert counts.intents.pop("skipped") == 1
     told = (
-        "dry run: 2 records deferred=1 deleted=1; 3 keys deferred=2 deleted=1; 1 without a value, left out:"
+        f"dry run: {summed(counts.intents, 'record')}; {summed(counts.keys, 'key')}; 1 without a value, left"
     )
-    assert f"{told} such a record asks for nothing; nothing was written\n" in done.stderr
-    assert chain.outcomes() == []
+    assert f"{told} out: such a record asks for nothing; nothing was written\n" in done.stderr
+    assert counts.intents["deleted"] == 3
+
+
+def named(*keys: str, bucket: str = "bucket") -> events.DeleteObjects:
+    """An action on some keys."""
+    return events.DeleteObjects(bucket, (keys,))
+
+
+def world(chain: Chain, s3: S3Recorder) -> dict[str, object]:
+    """Everything that a reaper could write to: every topic, the checkpoint, Redis and the buckets."""
+    admin = AdminClient(chain.settings.kafka())
+    prefix = chain.settings.topic_prefix
+    found = [name for name in admin.list_topics(timeout=10).topics if name.startswith(prefix)]
+    with redis.Redis.from_url(chain.settings.redis_url.get_secret_value()) as client:
+        dump = {key: client.dump(key) for key in client.scan_iter()}
+    buckets = {b: {k: s3.versions(b, k) for k in s3.objects(b)} for b in s3.buckets.names()}
+    groups = admin.list_consumer_groups().result(10).valid
+    return {
+        "topics": {name: log_of(chain, name) for name in found},
+        "groups": sorted(g.group_id for g in groups if g.group_id.startswith(prefix)),
+        "checkpoint": tree(Path(str(chain.settings.checkpoint))),
+        "redis": dump,
+        "buckets": buckets,
+    }
+
+
+def log_of(chain: Chain, topic: str) -> object:
+    """Every record of a topic with all that it carries, and its end offsets."""
+    kept = [
+        (m.partition(), m.offset(), m.timestamp(), m.key(), m.value(), m.headers())
+        for m in messages(chain.settings, topic)
+    ]
+    return kept, Cluster(chain.settings).latest(topic)
 
 
 def test_binding_names_what_differs() -> None:
