@@ -31,7 +31,7 @@ test: setup  ## all tests but the slowest; PYTEST_ARGS="tests/deploy -k local" f
 	@$(BIN)/python -m pytest -m "not faults and not stores" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-faults: setup  ## the slow tests of faults: brokers killed in the middle of a call, two of three down
-	@$(BIN)/python -m pytest -m faults tests/issuer $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m faults tests/issuer tests/streaming_jobs $(PYTEST_ARGS)
 
 model: $(STAMP)  ## search the protocol's model in larger worlds than the tests do
 	@$(BIN)/python -m tests.model

@@ -30,10 +30,14 @@ class _Refused(Exception):
 
 
 class SchemaRegistry:
-    """Register, look up by id and by subject and version, compatibility level; `requests` counts calls."""
+    """Register, look up by id and by subject and version, compatibility level; `requests` counts calls.
+
+    While it is `away` each connection is closed without an answer.
+    """
 
     def __init__(self) -> None:
         self.requests: list[str] = []
+        self.away = False
         self._lock = threading.Lock()
         self._texts: list[str] = []  # id - 1
         self._subjects: dict[str, list[int]] = {}
@@ -173,6 +177,10 @@ class SchemaRegistry:
                 self._reply()
 
             def _reply(self) -> None:
+                if registry.away:
+                    registry.requests.append(f"{self.command} {self.path}")
+                    self.close_connection = True
+                    return
                 url = urlsplit(self.path)
                 length = int(self.headers.get("Content-Length", 0))
                 try:
