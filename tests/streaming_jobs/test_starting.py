@@ -253,10 +253,8 @@ def world(chain: Chain, s3: S3Recorder) -> dict[str, object]:
     with redis.Redis.from_url(chain.settings.redis_url.get_secret_value()) as client:
         dump = {key: client.dump(key) for key in client.scan_iter()}
     buckets = {b: {k: s3.versions(b, k) for k in s3.objects(b)} for b in s3.buckets.names()}
-    groups = admin.list_consumer_groups().result(10).valid
     return {
         "topics": {name: log_of(chain, name) for name in found},
-        "groups": sorted(g.group_id for g in groups if g.group_id.startswith(prefix)),
         "checkpoint": tree(Path(str(chain.settings.checkpoint))),
         "redis": dump,
         "buckets": buckets,
