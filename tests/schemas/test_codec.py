@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -256,7 +257,7 @@ OUTCOME = events.Outcome(
     datetime(2026, 3, 1, tzinfo=UTC),
     {"deleted": 1},
 )
-STRANGE = (
+STRANGE: tuple[Any, ...] = (
     None,
     -1,
     2**31,
@@ -273,8 +274,9 @@ STRANGE = (
     {"x": "y"},
     {"x": True},
     {1: 1},
+    datetime(2026, 3, 1),  # noqa: DTZ001  # naive on purpose
+    datetime(1960, 1, 1, tzinfo=UTC),
 )
-STRANGE += (datetime(2026, 3, 1), datetime(1960, 1, 1, tzinfo=UTC))  # noqa: DTZ001  # naive on purpose
 
 
 def written(outcome: events.Outcome) -> bytes | str:
@@ -295,13 +297,18 @@ def test_a_packed_outcome_has_the_bytes_that_avro_gives_it(outcome: events.Outco
     assert Codec().decode(expected, events.Outcome) == outcome
 
 
+def _with(whole: Any, field: str, value: object) -> Any:
+    """Return a copy with another value in one field, whatever its type."""
+    return replace(whole, **{field: value})
+
+
 def test_a_strange_outcome_is_refused_as_ever() -> None:
     """Any field of another type or range than it should have is refused as it is without the shortcut."""
-    strange = [replace(OUTCOME, **{field: value}) for field in OUTCOME.__slots__ for value in STRANGE]
+    strange = [_with(OUTCOME, field, value) for field in OUTCOME.__slots__ for value in STRANGE]
     for part in ("verdict", "position"):
         whole = getattr(OUTCOME, part)
-        changed = [replace(whole, **{field: value}) for field in whole.__slots__ for value in STRANGE]
-        strange += [replace(OUTCOME, **{part: each}) for each in changed]
+        changed = [_with(whole, field, value) for field in whole.__slots__ for value in STRANGE]
+        strange += [_with(OUTCOME, part, each) for each in changed]
     found = [written(outcome) for outcome in strange]
     with patch.object(packing, "write_outcome", return_value=None):
         expected = [written(outcome) for outcome in strange]

@@ -225,7 +225,11 @@ def test_x_17_a_dry_run_reports_the_same_and_writes_nothing(chain: Chain, s3: S3
     assert world(chain, s3) == before
     assert len(s3.requests) == asked
     counts = chain.reap(**given, reaper_defer_delays_s=(3600.0,))
-    decided = [*chain.outcomes(), *chain.dead_letters(), *chain.deferred()]
+    decided: list[events.Outcome | events.DeadLetter | events.DeferredIntent] = [
+        *chain.outcomes(),
+        *chain.dead_letters(),
+        *chain.deferred(),
+    ]
     lines = [line_of(d, about(d, chain.codec)) for d in decided]
     (first,) = [line for line in lines if "  first  " in line]
     lines.remove(first)
