@@ -125,6 +125,20 @@ class TestModes:
         assert sum(done.markers for done in slices) == 1
         assert len(versioned.versions("v", "k/2")) == 1
 
+    def test_x_2_a_listing_that_mangles_keys_erases_nothing(
+        self, versioned: S3Recorder, deleter: BatchDeleter
+    ) -> None:
+        """X-2: where a listing shows CR as LF, what stands under a name may be another key's."""
+        listed = (
+            b"<ListVersionsResult><Version><Key>a\nb</Key><VersionId>1</VersionId>"
+            b"<IsLatest>true</IsLatest></Version></ListVersionsResult>"
+        )
+        versioned.script(lambda request: Reply(200, listed) if "versions" in request.query else None)
+        done = erase_slice(deleter, "v", "a\nb", exactly=True)
+
+        assert (done.exact, done.listed, done.erased, done.states) == (False, 0, 0, ())
+        assert (versioned.deletes(), versioned.singles()) == ([], [])
+
     def test_erase_a_prefix(self, versioned: S3Recorder, deleter: BatchDeleter) -> None:
         """All versions under a prefix go, and nothing beside it."""
         for key in ("p/a", "p/a", "p/b\r", "p", "p-x", "p/c"):

@@ -19,7 +19,7 @@ from tests.support.certificates import Authority, authority, server_context
 from tests.support.raw_server import Speak, raw_server
 from tests.support.s3_recorder import Reply, S3Recorder
 
-from sexton.schemas.errors import InvalidSettings
+from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.storage import BatchDeleter, Effect, KeyState, Kind, ObjectStore, StoreSettings
 from sexton.storage import connection as connection_module
 from sexton.storage.trust import load_trust
@@ -356,8 +356,51 @@ class TestIdleConnections:
 
         assert served == [0, 1]
 
+    def test_x_20_what_is_fenced_is_not_sent(self, make_deleter: MakeDeleter, s3: S3Recorder) -> None:
+        """X-20: the fence is asked last, with the connection open; then not a byte of the request is sent."""
+        opened = threading.Event()
+        came: list[bytes] = []
+
+        def listen(connection: socket.socket) -> None:
+            opened.set()
+            came.append(connection.recv(65536))
+
+        def fence() -> None:
+            raise EnvironmentFault(f"open: {opened.wait(5)}")
+
+        with raw_server(listen) as url:
+            deleter = make_deleter(StoreSettings(url, read_timeout_s=5))
+            deleter.ask_first(fence)
+            state = one(deleter)
+            deleter.close()
+
+        assert (state.code, state.effect) == ("Fenced", Effect.NONE)
+        assert "open: True" in state.message
+        assert came == [b""]
+
 
 class TestCutReplies:
+    def test_q_1_after_two_lengths_nothing_more_is_read(
+        self, make_deleter: MakeDeleter, s3: S3Recorder
+    ) -> None:
+        """Q-1: a reply that can be read in two ways is none, and its connection carries no other request."""
+        served: list[int] = []
+
+        def answer(connection: socket.socket) -> None:
+            served.append(len(served))
+            read_request(connection)
+            two = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: %d\r\n\r\n%b"
+            connection.sendall((OK if served[1:] else two) % (len(GONE), GONE))
+            connection.recv(1)
+
+        with raw_server(answer) as url:
+            deleter = make_deleter(StoreSettings(url, requests_in_flight=1, read_timeout_s=5))
+            torn, whole = one(deleter), one(deleter)
+            deleter.close()
+
+        assert (torn.kind, torn.code, torn.effect) == (Kind.UNKNOWN, "TornReply", Effect.UNKNOWN)
+        assert (whole.kind, served) == (Kind.GONE, [0, 1])
+
     def test_q_1_a_body_without_a_length_needs_the_end_of_tls(
         self, make_deleter: MakeDeleter, s3: S3Recorder
     ) -> None:
