@@ -18,7 +18,7 @@ from tests.safeguards.lines import (
 )
 
 LINES = load()
-PARTS = ("sexton.streaming_jobs.reaper", "sexton.streaming_jobs.budget", "sexton.issuer")
+PARTS = ("sexton.streaming_jobs.reaper", "sexton.streaming_jobs.budget", "sexton.issuer", "sexton.storage")
 
 
 def test_q_6_each_safeguard_stands_once_compiles_without_and_names_tests_that_exist() -> None:
