@@ -130,6 +130,14 @@ def test_x_7_a_single_denied_key_is_told_from_a_bucket_that_denies_all(all_of_it
     assert str(asked).startswith(".sexton-probe/")
 
 
+def test_x_7_credentials_that_end_while_a_bucket_is_asked_hold_everything() -> None:
+    """X-7: what is wrong with everything is no answer about the bucket of a single denied key."""
+    store = Store(answer=lambda number, bucket, item: DENIED if item == "a" else EXPIRED)
+
+    with pytest.raises(EnvironmentFault, match="ExpiredToken"):
+        run(store, execution(["a"]))
+
+
 def test_a_single_denied_key_on_a_versioned_bucket_waits() -> None:
     """Where asking would leave a marker nothing is sent, and unknown is never a final word."""
     store = Store(answer=lambda number, bucket, item: DENIED, versioning=Versioning.ON)

@@ -74,7 +74,8 @@ def denies_all(eraser: _Eraser, bucket: str, under: str) -> bool:
     """Tell whether a bucket denies us the delete of a key that nobody has; unknown counts as denied.
 
     On a versioned bucket that would leave a marker: there a condition is given that cannot hold, and nothing
-    is sent where the store was not seen to check it.
+    is sent where the store was not seen to check it. Raises EnvironmentFault where the answer is about
+    everything: it says nothing of the bucket.
     """
     nothing: str | Delete = f"{under}{PREFIX}{uuid.uuid4().hex}"
     if eraser.abilities(bucket).versioning is not Versioning.OFF:
@@ -82,8 +83,11 @@ def denies_all(eraser: _Eraser, bucket: str, under: str) -> bool:
         if Ability.YES not in (known.batch_condition, known.single_condition):
             return True
         nothing = Delete(str(nothing), NO_ETAG)
-    result = eraser.delete_all(bucket, [nothing]).result()
-    return any(state.kind not in (Kind.ABSENT, Kind.CHANGED) for state in result.states.values())
+    states = eraser.delete_all(bucket, [nothing]).result().states.values()
+    for state in states:
+        if state.kind is Kind.ENVIRONMENT:
+            raise EnvironmentFault(f"{state.code}: {state.message}")
+    return any(state.kind not in (Kind.ABSENT, Kind.CHANGED) for state in states)
 
 
 def erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple[Step, Fate]:
