@@ -59,9 +59,13 @@ def test_a_planted_bug_is_found(alone: LocalStack, plant: str, monkeypatch: pyte
         monkeypatch.setattr(fold, "Issue", fold.Issue)  # put back at the end
         PLANTS[plant]()
     kinds = ["redis flushed", "redis scripts flushed", "redis key deleted"]
-    report = run(alone, 2, 10, plant=plant, most_s=2, kinds=kinds)
-
-    found = [violation for violation in report.violations if re.match(PLANTED[plant], violation)]
+    found: list[str] = []
+    for seed in range(2, 7):
+        # A busy machine makes few calls in two seconds: a bug that needs two at once may not show in them.
+        report = run(alone, seed, 10, plant=plant, most_s=2, kinds=kinds)
+        found += [violation for violation in report.violations if re.match(PLANTED[plant], violation)]
+        if found:
+            break
     assert found, report.violations[:5]
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -135,10 +136,12 @@ def test_speculation_is_refused_wherever_it_was_set(
         ),
     ]
 
-    started = [subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) for command, env in ways]
+    # Under spark-submit the JVM prints what Python says, all of it on its stdout.
+    given: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    started = [subprocess.Popen(command, env=env, **given) for command, env in ways]
+    ended = [(process, process.communicate(timeout=200)[0]) for process in started]
 
-    for process in started:
-        _, told = process.communicate(timeout=120)
+    for process, told in ended:
         assert process.returncode == 2, told[-4000:]
         assert "error: spark.speculation is on: a task that runs twice deletes twice\n" in told
         assert "hint: set spark.speculation=false" in told

@@ -21,7 +21,8 @@ def recreate(settings: Settings, topic: str) -> None:
     admin = AdminClient(settings.kafka())
     admin.delete_topics([name], operation_timeout=20)[name].result(20)
     need = next(need for need in TOPICS if need.name == topic)
-    made = NewTopic(name, num_partitions=4, replication_factor=1, config=config_for(need, 1))
+    partitions = need.partitions if need.exact else 4
+    made = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config_for(need, 1))
     cluster, deadline = Cluster(settings), time.monotonic() + 30
     while not cluster.topics([name]):
         assert time.monotonic() < deadline

@@ -121,7 +121,9 @@ def line_of(decision: Decision, of: About) -> str:
 
 def summed(words: Counter[str], noun: str) -> str:
     """Return how many there are, and how many of each word."""
-    return " ".join([counted(words.total(), noun), *(f"{word}={n}" for word, n in sorted(words.items()))])
+    return " ".join(
+        [counted(words.total(), noun), *(f"{word}={n}" for word, n in sorted(words.items()) if n)]
+    )
 
 
 def word_of(decision: Decision) -> str:

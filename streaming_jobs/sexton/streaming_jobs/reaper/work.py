@@ -285,7 +285,7 @@ def _judge(work: Work, decoded: list[Decoded]) -> list[_Settling]:
             forgotten=work.forgotten,
         )
         if isinstance(judgement, NotYet):
-            work.counts.add(DEFERRED)
+            work.counts.add(DEFERRED, key_count(d.intent.action))
             work.rows.append(work.settler.waits(d, judgement))
             continue
         settling = _Settling(d, judgement)
