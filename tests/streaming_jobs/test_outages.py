@@ -22,7 +22,7 @@ from sexton.schemas import events
 from sexton.schemas.registry import open_codec
 from sexton.storage import ObjectStore, StoreSettings
 
-pytestmark = [pytest.mark.real, pytest.mark.faults]
+pytestmark = [pytest.mark.real, pytest.mark.outages, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ class Supervised:
 
     def _holds(self, what: Callable[[], bool]) -> bool:
         try:
-            self.command.until(what)
+            self.command.until(what, 200)
         except AssertionError:
             if self.command.process.poll() is None:
                 raise
