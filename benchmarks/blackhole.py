@@ -1,7 +1,7 @@
 """A black-hole S3 server for benchmarks: deletes nothing, answers like a store, keeps what it was sent.
 
     python benchmarks/blackhole.py --port 9500 --keep bodies.bin [--latency-ms 5] [--transient-share 0.01]
-        [--certificate server.pem --key server-key.pem]
+        [--certificate server.pem]
 
 With a certificate it listens on a second port, over TLS, and is one server behind both: what comes in by
 either is counted and kept together.
@@ -355,13 +355,12 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="append every DeleteObjects body to this file")
     parser.add_argument("--latency-ms", type=float, default=0.0, help="wait this long before each reply")
     parser.add_argument("--transient-share", type=float, default=0.0, help="of the keys, failed once")
-    parser.add_argument("--certificate", type=Path, help="PEM: listen over TLS, too")
-    parser.add_argument("--key", type=Path, help="PEM: the certificate's private key")
+    parser.add_argument("--certificate", type=Path, help="PEM with its key: listen over TLS, too")
     args = parser.parse_args()
     tls = None
     if args.certificate:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(args.certificate, args.key)
+        tls.load_cert_chain(args.certificate)
     run = asyncio.run
     with contextlib.suppress(ImportError):
         import uvloop

@@ -102,13 +102,13 @@ class BlackHole:
     @classmethod
     def start(cls, folder: Path) -> BlackHole:
         """Start it on free ports, with a certificate made for it, its files in the folder."""
-        kept, made = folder / "kept.bin", make_certificate(folder)
+        kept, (authority, server) = folder / "kept.bin", make_certificate(folder)
         command = [sys.executable, str(Path(__file__).with_name("blackhole.py")), "--keep", str(kept)]
-        command += ["--certificate", str(made.certificate), "--key", str(made.key)]
+        command += ["--certificate", str(server)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         plain, tls = int(process.stdout.readline()), int(process.stdout.readline())
-        return cls(f"https://127.0.0.1:{tls}", f"http://127.0.0.1:{plain}", kept, made.authority, process)
+        return cls(f"https://127.0.0.1:{tls}", f"http://127.0.0.1:{plain}", kept, authority, process)
 
     def reset(self) -> None:
         """Forget everything it was sent."""

@@ -6,7 +6,7 @@ import itertools
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from confluent_kafka import Producer
@@ -23,7 +23,7 @@ from sexton.deploy.local import LocalStack
 from sexton.deploy.topics import check_topics, create_installation, create_topics, delete_topics
 from sexton.issuer.positions import WrongTopic
 from sexton.schemas import settings as settings_module
-from sexton.schemas.cluster import Cluster
+from sexton.schemas.cluster import Cluster, TopicIdentity
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, TopicFound, compare, config_for, durability_for
 
@@ -118,6 +118,25 @@ class TestOnARealBroker:
         assert first.returncode == 0, first.stderr
         assert sorted(first.stdout.split()) == sorted(empty.topic(need.name) for need in TOPICS)
         assert (second.returncode, second.stdout) == (0, "")
+
+    def test_topics_are_created_once_a_broker_lists_them(
+        self, empty: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The controller says that a topic is made before the brokers know it: `create` waits for them."""
+        listed = Cluster.identities
+        answers: list[set[str]] = []
+
+        def late(cluster: Cluster, names: Sequence[str], timeout_s: float = 30) -> dict[str, TopicIdentity]:
+            found = listed(cluster, names, timeout_s) if len(answers) >= 2 else {}
+            answers.append(set(found))
+            return found
+
+        monkeypatch.setattr(Cluster, "identities", late)
+
+        created = create_topics(empty, partitions=2)
+
+        assert answers[:2] == [set(), set()]
+        assert answers[-1] == set(created) == {empty.topic(need.name) for need in TOPICS}
 
     def test_f_8_an_intents_topic_that_was_created_again(
         self, empty: Settings, admin: AdminClient, cli: Cli

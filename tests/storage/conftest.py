@@ -8,9 +8,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.support.s3_recorder import S3Recorder
 
-from sexton.storage import BatchDeleter, StoreSettings
+from sexton.storage import BatchDeleter, KeyState, StoreSettings
 
 BUCKET = "bucket"
+
+
+def one(deleter: BatchDeleter) -> KeyState:
+    """Delete one key and return its state."""
+    return deleter.delete_all(BUCKET, ["a"]).result(20).state(0)
 
 
 @pytest.fixture(autouse=True)

@@ -100,14 +100,14 @@ def test_a_share_fails_once(tmp_path: Path) -> None:
 
 def test_what_was_sent_is_kept_over_tls_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every clean reply stands for a kept body, by either port; the keys are those that were due."""
-    made, keep = make_certificate(tmp_path), tmp_path / "bodies"
-    options = ("--keep", str(keep), "--certificate", str(made.certificate), "--key", str(made.key))
+    (trusted, server), keep = make_certificate(tmp_path), tmp_path / "bodies"
+    options = ("--keep", str(keep), "--certificate", str(server))
     with black_hole(*options) as url:
         send(url, [KEYS[:1000], KEYS[1000:2000]])
         # Who does not trust the authority of this run does not get through.
         with BatchDeleter(StoreSettings(url.tls, requests_in_flight=1)) as deleter:
             assert not deleter.delete_all("bucket", ["stranger"]).result(10).clean
-        monkeypatch.setenv("AWS_CA_BUNDLE", str(made.authority))
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(trusted))
         with BatchDeleter(StoreSettings(url.tls, requests_in_flight=3)) as deleter:
             for future in [
                 deleter.delete_all("bucket", KEYS[2000:2499]),

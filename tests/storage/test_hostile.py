@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from tests.support.certificates import server_context
 from tests.support.raw_server import Speak, raw_server
 from tests.support.s3_recorder import Reply, S3Recorder
 
@@ -137,11 +138,12 @@ def dripping(*parts: bytes) -> Speak:
     ],
     ids=["body", "chunks", "headers", "status line"],
 )
+@pytest.mark.parametrize("secure", [True, False], ids=["https", "http"])
 def test_x_13_a_reply_that_drips_has_an_end(
-    parts: tuple[bytes, bytes], make_deleter: MakeDeleter, s3: S3Recorder
+    parts: tuple[bytes, bytes], secure: bool, make_deleter: MakeDeleter, s3: S3Recorder
 ) -> None:
     """X-13: an answer has to be whole within the read time-out, not only each piece of it."""
-    with raw_server(dripping(*parts)) as url:
+    with raw_server(dripping(*parts), server_context() if secure else None) as url:
         deleter = make_deleter(StoreSettings(url, connect_timeout_s=2, read_timeout_s=0.5))
         started = time.monotonic()
         state = deleter.delete_all("bucket", ["a"]).result(20).state(0)

@@ -8,9 +8,19 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["Speak", "raw_server"]
+__all__ = ["GONE", "OK", "Speak", "raw_server", "read_request"]
 
 Speak = Callable[[socket.socket], None]
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b"
+GONE = b"<DeleteResult><Deleted><Key>a</Key></Deleted></DeleteResult>"
+
+
+def read_request(connection: socket.socket) -> bytes:
+    """Return a whole DeleteObjects request."""
+    data = b""
+    while not data.endswith(b"</Delete>"):
+        data += connection.recv(65536)
+    return data
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sexton.schemas.errors import SextonError, ToolMissing
+from sexton.schemas.telling import tell_error
 
 __all__ = ["OLDEST", "find", "main", "parse_version"]
 
@@ -77,8 +78,7 @@ def main() -> int:
     try:
         program = find()
     except SextonError as error:
-        print(f"error: {error}\n\nhint: {error.hint}", file=sys.stderr)
-        return error.exit_code
+        return tell_error(error)
     print(f"Go: {program}", file=sys.stderr)
     return 0
 

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from sexton.deploy import java
 from sexton.schemas.errors import EnvironmentFault, SextonError, ToolMissing
+from sexton.schemas.telling import tell_error
 
 __all__ = ["BROKER", "CONNECTOR", "JarSet", "broker_classpath", "fetch", "main", "missing", "spark_jars"]
 
@@ -207,8 +208,7 @@ def main() -> int:
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda jars: fetch(jars, cache), (BROKER, CONNECTOR)))
     except SextonError as error:
-        print(f"error: {error}\n\nhint: {error.hint}" if error.hint else f"error: {error}", file=sys.stderr)
-        return error.exit_code
+        return tell_error(error)
     return 0
 
 

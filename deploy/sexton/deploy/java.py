@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sexton.deploy import truststore
 from sexton.schemas.errors import SextonError, ToolMissing
+from sexton.schemas.telling import tell_error
 
 __all__ = ["USABLE", "Java", "find", "main", "parse_settings"]
 
@@ -137,8 +138,7 @@ def main() -> int:
     try:
         java = find(settings.load().cache_dir.expanduser())
     except SextonError as error:
-        print(f"error: {error}\n\nhint: {error.hint}", file=sys.stderr)
-        return error.exit_code
+        return tell_error(error)
     print(f"Java {java.version}: {java.executable}", file=sys.stderr)
     return 0
 

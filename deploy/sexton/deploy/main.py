@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sexton.schemas.errors import SextonError, UsageError
-from sexton.schemas.masking import MaskingFormatter, masked
-from sexton.schemas.words import printable
+from sexton.schemas.masking import MaskingFormatter
+from sexton.schemas.telling import tell, tell_error
 
 __all__ = ["NOUNS", "Noun", "main", "run"]
 
@@ -107,8 +107,7 @@ def run(arguments: list[str]) -> int:
     try:
         return _dispatch(arguments)
     except SextonError as error:
-        _tell(str(error), error.hint)
-        return error.exit_code
+        return tell_error(error)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -117,7 +116,7 @@ def run(arguments: list[str]) -> int:
         return 1
     except Exception as error:
         logging.getLogger(__name__).debug("internal error", exc_info=True)
-        _tell(f"internal error: {type(error).__name__}: {error}", "SEXTON_LOG_LEVEL=DEBUG shows where")
+        tell(f"internal error: {type(error).__name__}: {error}", "SEXTON_LOG_LEVEL=DEBUG shows where")
         return 2
 
 
@@ -202,13 +201,6 @@ def _start_logging() -> None:
     if level != "DEBUG":
         for chatty in ("httpx", "botocore", "boto3"):
             logging.getLogger(chatty).setLevel(logging.WARNING)
-
-
-def _tell(message: str, hint: str | None) -> None:
-    told = printable(masked(message), allowed="\n\t")
-    print(f"error: {told}", file=sys.stderr)
-    if hint:
-        print(f"\nhint: {hint}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sexton.deploy import golang
 from sexton.schemas.errors import EnvironmentFault, SextonError
+from sexton.schemas.telling import tell_error
 
 __all__ = ["SEAWEEDFS", "STORES", "VERSITYGW", "StoreBuild", "build", "built", "main"]
 
@@ -147,8 +148,7 @@ def main(arguments: list[str] | None = None) -> int:
             if not names or store.binary in names:
                 build(store, cache)
     except SextonError as error:
-        print(f"error: {error}\n\nhint: {error.hint}" if error.hint else f"error: {error}", file=sys.stderr)
-        return error.exit_code
+        return tell_error(error)
     return 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -18,6 +20,7 @@ from sexton.schemas.topics import TOPICS, TopicProblem
 __all__ = ["check_topics", "create_installation", "create_topics", "delete_topics"]
 
 _SECONDS = 30.0
+_LOOK_AGAIN_S = 0.05
 
 
 def create_topics(
@@ -26,7 +29,8 @@ def create_topics(
     """Create the topics that are missing and return their full names; those that exist are left as they are.
 
     `replication` defaults to 3 in a cluster of three brokers or more, else 1; min.insync.replicas follows it.
-    `partitions` replaces the table's number where more than one is allowed.
+    `partitions` replaces the table's number where more than one is allowed. Returns when a broker lists
+    the new topics: the controller says that they are made before the brokers have heard of them.
     Raises KafkaUnavailable when the brokers do not answer or refuse.
     """
     cluster = Cluster(settings)
@@ -50,6 +54,7 @@ def create_topics(
     for name, future in cluster.admin.create_topics(missing, operation_timeout=_SECONDS).items():
         if _done(future, f"topic cannot be created: {name}", tolerate=KafkaError.TOPIC_ALREADY_EXISTS):
             created.append(name)
+    _wait_until_listed(cluster, [topic.topic for topic in missing])
     return created
 
 
@@ -101,6 +106,14 @@ def delete_topics(settings: Settings) -> None:
     if doomed:
         for name, future in cluster.admin.delete_topics(doomed, operation_timeout=_SECONDS).items():
             _done(future, f"topic cannot be deleted: {name}")
+
+
+def _wait_until_listed(cluster: Cluster, names: Sequence[str]) -> None:
+    until = time.monotonic() + _SECONDS
+    while unlisted := set(names) - cluster.identities(names).keys():
+        if time.monotonic() > until:
+            raise KafkaUnavailable(f"made, but no broker lists them yet: {', '.join(sorted(unlisted))}")
+        time.sleep(_LOOK_AGAIN_S)
 
 
 def _done(future: Future[Any], message: str, tolerate: int | None = None) -> bool:

@@ -114,9 +114,8 @@ class Projection:
 
     def check_server(self) -> None:
         """Raise EvictingRedis when the server may evict keys, RedisUnavailable when it does not answer."""
-        self._command(
-            "EXISTS", self._meta
-        )  # the node that is asked about its policy is the one with our keys
+        # It brings the connection to the node with our keys: that one is asked about its policy.
+        self._command("EXISTS", self._meta)
         memory = cast(Mapping[str, Any], self._command("INFO", "memory"))
         policy = memory.get("maxmemory_policy")
         if policy != "noeviction":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 
 from sexton.schemas.errors import SextonError
+from sexton.schemas.telling import tell_error
 from sexton.streaming_jobs.commands import app
 
 
@@ -19,8 +20,7 @@ def main() -> None:
     try:
         app(["run", *sys.argv[1:]])
     except SextonError as error:
-        print(f"error: {error}" + (f"\n\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
-        sys.exit(error.exit_code)
+        sys.exit(tell_error(error))
 
 
 if __name__ == "__main__":
