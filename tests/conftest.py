@@ -165,7 +165,7 @@ def cli() -> Cli:
 def spark(stack: LocalStack) -> Iterator[SparkSession]:
     """The session; its workers keep the environment of this moment, so the store's credentials are set."""
     os.environ.update({name: value for name, value in stack.env.items() if name.startswith("AWS_")})
-    os.environ.setdefault("JAVA_HOME", str(java.find(stack.settings.cache_dir.expanduser()).home))
+    os.environ["JAVA_HOME"] = str(java.find(stack.settings.cache_dir.expanduser()).home)
     session = open_session(stack.settings, "tests")
     try:
         yield session

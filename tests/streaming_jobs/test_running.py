@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -17,17 +15,17 @@ from typing import Any
 import pytest
 from tests.support.chain import Chain
 from tests.support.commands import Command
-from tests.support.intents import PROMISE, promised
+from tests.support.intents import promised
 from tests.support.replies import on_deletes
+from tests.support.running import running
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 
-import sexton.streaming_jobs.submit
 from sexton.deploy.local import Installation
 from sexton.schemas import records
 from sexton.schemas.errors import SextonError
 from sexton.storage import ObjectStore
+from sexton.streaming_jobs.reaper.faults import QueryFailed
 from sexton.streaming_jobs.reaper.preflight import TopicsUnsafe
-from sexton.streaming_jobs.spark import connector_jars
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
@@ -57,29 +55,6 @@ def test_command_works_off_what_is_there(
     assert not list(store.list_keys(chain.bucket, ""))
 
 
-def test_spark_submit_runs_the_same_entry_point(
-    chain: Chain, installation: Installation, store: ObjectStore
-) -> None:
-    """The script for spark-submit does what the command does."""
-    store.put(chain.bucket, "a", b"x")
-    (asked,) = chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
-    jars = ",".join(map(str, connector_jars(chain.settings.cache_dir)))
-    script = sexton.streaming_jobs.submit.__file__
-    submit = Path(sys.executable).with_name("spark-submit")
-
-    done = subprocess.run(
-        [submit, "--master", "local[2]", "--jars", jars, script, "--once"],
-        env={**installation.environment, "PYSPARK_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert chain.words() == {asked: "deleted"}
-
-
 def test_x_14_sigterm_ends_it_between_micro_batches(
     chain: Chain, s3: S3Recorder, start: Callable[..., Command]
 ) -> None:
@@ -103,20 +78,6 @@ def test_x_14_sigterm_ends_it_between_micro_batches(
     assert chain.words() == {asked: "deleted"}
     assert chain.reap(s3_endpoint_url=s3.url).records == 0
     assert len(s3.deletes()) == 1
-
-
-def test_sigterm_ends_an_idle_reaper(start: Callable[..., Command]) -> None:
-    """A stop with nothing to do is prompt, and metrics are served until then."""
-    command = start("--metrics-port", "0")
-    command.until(lambda: command.events("ready"))
-    port = command.events("ready")[0]["metrics_port"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
-        names = set(re.findall(r"^(sexton_\w+)", reply.read().decode(), re.MULTILINE))
-
-    command.process.send_signal(signal.SIGTERM)
-
-    assert command.wait(10) == 0, command.printed
-    assert {"sexton_decode_records_total", "sexton_execute_keys_total"} <= names
 
 
 def test_x_14_the_grace_limit_abandons_the_running_micro_batch(
@@ -160,44 +121,45 @@ def test_sigterm_to_the_whole_process_group_is_a_stop(
 def test_j_3_without_issuer_the_micro_batch_is_held(
     chain: Chain, installation: Installation, store: ObjectStore, start: Callable[..., Command]
 ) -> None:
-    """J-3: nothing is deleted or dead-lettered while the issuer is away; it drains when it is back."""
+    """J-3: nothing is deleted or dead-lettered while the issuer is away; it drains when it is back.
+
+    Metrics are served as long as it runs, and when there is nothing more to do SIGTERM ends it soon.
+    """
     store.put(chain.bucket, "a", b"x")
     with chain.issuer() as issuer:
         generation = issuer.attach("n", "t").generation
     installation.kill_issuer()
     (asked,) = chain.emit(chain.intent("t", generation, ["a"]))
-    command = start()
+    command = start("--metrics-port", "0")
     command.until(lambda: command.events("held"))
 
     assert list(store.list_keys(chain.bucket, "")) == ["a"]
     assert (chain.outcomes(), chain.dead_letters(), chain.deferred()) == ([], [], [])
 
     installation.start_issuer()
-    command.until(chain.outcomes)
+    command.until(lambda: command.events("micro_batch"))
     assert chain.words() == {asked: "deleted"}
+    port = command.events("ready")[0]["metrics_port"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
+        names = set(re.findall(r"^(sexton_\w+)", reply.read().decode(), re.MULTILINE))
+    assert {"sexton_decode_records_total", "sexton_execute_keys_total"} <= names
     command.process.send_signal(signal.SIGTERM)
-    assert command.wait(20) == 0
+    assert command.wait(10) == 0, command.printed
 
 
-def test_j_3_a_stop_does_not_wait_for_the_issuer(
-    chain: Chain, installation: Installation, start: Callable[..., Command]
-) -> None:
+def test_j_3_a_stop_does_not_wait_for_the_issuer(chain: Chain, installation: Installation) -> None:
     """J-3: while a micro-batch is held, a stop is prompt and commits nothing."""
     installation.kill_issuer()
     chain.emit(chain.intent("t", 1, ["a"]))
-    command = start()
-    command.until(lambda: command.events("held"))
+    with running(chain) as reaper:
+        reaper.until(lambda: reaper.events("held"))
+        assert reaper.end() < 15
 
-    command.process.send_signal(signal.SIGTERM)
-
-    assert command.wait(15) == 0, command.printed
     installation.start_issuer()
     assert chain.reap().records == 1
 
 
-def test_x_15_receipts_that_cannot_be_written_stop_the_job(
-    chain: Chain, s3: S3Recorder, start: Callable[..., Command]
-) -> None:
+def test_x_15_receipts_that_cannot_be_written_stop_the_job(chain: Chain, s3: S3Recorder) -> None:
     """X-15: outcomes are refused: it ends with 1, offsets stay, and the replay completes them."""
     (asked,) = chain.emit(promised(chain, "a"))
 
@@ -206,11 +168,10 @@ def test_x_15_receipts_that_cannot_be_written_stop_the_job(
             chain.configure(records.OUTCOMES, "max.message.bytes", "10")
 
     s3.script(shrink)
-    command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
+    with pytest.raises(QueryFailed, match=r"the query ended: .*RecordTooLarge") as ended:
+        chain.reap(s3_endpoint_url=s3.url)
 
-    assert command.wait() == 1, command.printed
-    assert "error: the query ended: " in command.printed
-    assert "RecordTooLarge" in command.printed
+    assert ended.value.exit_code == 1
     assert (list(s3.objects("bucket")), chain.outcomes()) == (["b"], [])
     commits = Path(str(chain.settings.checkpoint)) / "commits"
     assert [each.name for each in commits.iterdir() if each.name.isdigit()] == []

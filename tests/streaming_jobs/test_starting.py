@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import io
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import redis
 from confluent_kafka.admin import AdminClient
 from tests.conftest import Cli
 from tests.support.chain import Chain, messages
-from tests.support.commands import Command
 from tests.support.intents import PROMISE
 from tests.support.s3_recorder import S3Recorder
 from tests.support.s3_state import etag_of
@@ -36,6 +36,7 @@ from sexton.streaming_jobs.reaper.checkpoint import (
 )
 from sexton.streaming_jobs.reaper.dry_run import about, line_of, summed
 from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
+from sexton.streaming_jobs.reaper.progress import Progress
 
 real = pytest.mark.real
 spark_ = pytest.mark.spark
@@ -338,25 +339,24 @@ def test_j_13_a_topic_recreated_after_the_barrier_is_never_judged(chain: Chain, 
 @real
 @spark_
 def test_an_issuer_of_another_prefix_judges_nothing(
-    chain: Chain, stack: LocalStack, store: ObjectStore, start: Callable[..., Command]
+    chain: Chain, stack: LocalStack, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reaper and issuer with different topic prefixes: held with both topics named, 75 with `--once`."""
     store.put(chain.bucket, "a", b"x")
     chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
     other = Installation.start(stack, "another-prefix")
+    monkeypatch.setattr("sexton.streaming_jobs.reaper.micro_batch._ONCE_HOLD_S", 0.2)
+    told = io.StringIO()
     try:
         judged = Chain(other.settings, chain.spark, other.bucket).topic_id(records.INTENTS)
-        told = f"the issuer judges another intents topic: {judged}"
-        running = start(SEXTON_ISSUER_URL=other.settings.issuer_url)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sexton.streaming_jobs.reaper.micro_batch._ONCE_HOLD_S", 0.0)
-            with pytest.raises(EnvironmentFault, match=told) as caught:
-                chain.reap(issuer_url=other.settings.issuer_url, checkpoint=f"{chain.settings.checkpoint}-2")
-        assert caught.value.exit_code == 75
-        running.until(lambda: running.events("held"))
+        named = f"the issuer judges another intents topic: {judged}"
+        with pytest.raises(EnvironmentFault, match=named) as caught:
+            chain.reap(Progress(out=told), issuer_url=other.settings.issuer_url)
     finally:
         other.stop()
 
-    assert told in running.events("held")[0]["fault"]
+    assert caught.value.exit_code == 75
+    held = [json.loads(line) for line in told.getvalue().splitlines()]
+    assert named in next(line["fault"] for line in held if line["event"] == "held")
     assert list(store.list_keys(chain.bucket, "")) == ["a"]
     assert (chain.outcomes(), chain.dead_letters(), chain.deferred()) == ([], [], [])

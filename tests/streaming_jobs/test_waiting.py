@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
 from tests.support import s3_api
-from tests.support.chain import NEVER, Chain
+from tests.support.chain import Chain
 from tests.support.intents import GONE, folded, promised
 from tests.support.replies import NO_BUCKET, SLOW_DOWN, on_bucket, on_deletes, partly
+from tests.support.running import running
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
-from tests.support.waits import until
 
 from sexton.schemas import events, records
-from sexton.schemas.errors import SextonError
-from sexton.streaming_jobs.reaper.job import Reaper
-from sexton.streaming_jobs.reaper.progress import Progress
-from sexton.streaming_jobs.reaper.stop import StopFlag
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
@@ -188,32 +183,14 @@ def test_what_is_held_comes_back_while_the_reaper_runs(chain: Chain, s3: S3Recor
     s3.create_bucket("bad", {"a": b""})
     s3.create_bucket("good", {"b": b""})
     s3.script(on_bucket("bad", NO_BUCKET))
-    stop = StopFlag(NEVER, lambda: None)
-    settings = chain.settings.model_copy(
-        update={"s3_endpoint_url": s3.url, "reaper_patience_s": 0.3, "reaper_defer_delays_s": (1.0, 2.0)}
-    )
-    reaper = Reaper(settings, chain.spark, stop, progress=Progress())
-    failures: list[SextonError] = []
-
-    def work() -> None:
-        try:
-            reaper.run()
-        except SextonError as error:
-            failures.append(error)
-
+    quick = {"s3_endpoint_url": s3.url, "reaper_patience_s": 0.3, "reaper_defer_delays_s": (1.0, 2.0)}
     (held,) = chain.emit(promised(chain, "a", bucket="bad"))
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        until(lambda: len(chain.deferred()) >= 2)
+    with running(chain, **quick) as reaper:
+        reaper.until(lambda: len(chain.deferred()) >= 2)
         (other,) = chain.emit(promised(chain, "b", bucket="good"))
-        until(lambda: other in chain.words())
+        reaper.until(lambda: other in chain.words())
         assert held not in chain.words()
         s3.script(None)
-        until(lambda: held in chain.words())
-    finally:
-        stop.set()
-        thread.join(60)
+        reaper.until(lambda: held in chain.words())
 
-    assert (failures, thread.is_alive()) == ([], False)
     assert chain.words() == {held: "deleted", other: "deleted"}

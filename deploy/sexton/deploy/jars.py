@@ -200,13 +200,17 @@ def _lock(path: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    """Fetch both jar sets into the cache; exit code 75 if that is not possible now."""
+    """Fetch both jar sets into the cache, and archive Spark's classes; exit code 75 if it fetches none."""
     from sexton.schemas import settings
+    from sexton.streaming_jobs import class_archive
 
     try:
         cache = settings.load().cache_dir.expanduser()
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda jars: fetch(jars, cache), (BROKER, CONNECTOR)))
+        os.environ["JAVA_HOME"] = str(java.find(cache).home)
+        if wrong := class_archive.make(cache):
+            print(f"no archive of Spark's classes, so it takes longer to start: {wrong}", file=sys.stderr)
     except SextonError as error:
         return tell_error(error)
     return 0

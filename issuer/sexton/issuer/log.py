@@ -50,7 +50,7 @@ def _consumer(settings: Settings) -> Consumer:
                 "auto.offset.reset": "error",  # a truncated log must stop the fold, not skip
                 "isolation.level": "read_committed",
                 "allow.auto.create.topics": False,
-                "fetch.wait.max.ms": 5,
+                "fetch.wait.max.ms": 50,  # the longest wait for nothing: a record ends it at once
                 "fetch.error.backoff.ms": 50,
                 "reconnect.backoff.max.ms": 1000,
                 "fetch.message.max.bytes": MAX_EVENT_BYTES,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 from collections import Counter
 from contextlib import suppress
@@ -110,10 +108,10 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
     """Run the streaming job in this process until it is done or stopped."""
     from py4j.protocol import Py4JError
 
-    from sexton.streaming_jobs.reaper.job import Reaper, checkpoint_of, jvm_pid
+    from sexton.streaming_jobs.reaper.job import Reaper, checkpoint_of
     from sexton.streaming_jobs.reaper.progress import serve_metrics
     from sexton.streaming_jobs.reaper.stop import StopFlag
-    from sexton.streaming_jobs.spark import open_session
+    from sexton.streaming_jobs.spark import jvm_process, open_session
 
     checkpoint_of(settings)  # before Spark starts, which takes a while
     try:
@@ -124,11 +122,11 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
             hint="--metrics-port or SEXTON_METRICS_PORT names a port that is free; 0 takes one",
         ) from error
     spark = open_session(settings, "sexton-reaper")
-    pid = jvm_pid(spark)
+    jvm = jvm_process(spark)
 
     def abandon() -> None:
-        if pid is not None:
-            os.kill(pid, signal.SIGKILL)
+        if jvm is not None:
+            jvm.kill()
 
     stop = StopFlag(settings.reaper_grace_s, abandon)
     stop.install()

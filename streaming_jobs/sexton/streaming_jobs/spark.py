@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.settings import Settings
 
-__all__ = ["CONNECTOR", "connector_jars", "kafka_options", "kafka_source_options", "open_session"]
+__all__ = [
+    "CONNECTOR",
+    "archive_options",
+    "archive_path",
+    "connector_jars",
+    "jvm_process",
+    "kafka_options",
+    "kafka_source_options",
+    "open_session",
+]
 
 SPARK_VERSION = "4.2.0"
 CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}"
@@ -27,11 +41,33 @@ def connector_jars(cache_dir: Path) -> list[Path]:
     return sorted((cache_dir.expanduser() / f"spark-kafka-{SPARK_VERSION}").glob("*.jar"))
 
 
-def open_session(settings: Settings, app: str, *, memory: str = "1g") -> SparkSession:
+def archive_path(cache_dir: Path) -> Path:
+    """Return where the archive of classes for this Java, Spark and connector lies, or would.
+
+    It is in the virtual environment, whose Spark alone it fits, and goes with it.
+    """
+    loaded = [os.environ.get("JAVA_HOME", ""), *map(str, connector_jars(cache_dir))]
+    name = hashlib.sha256("\n".join(loaded).encode()).hexdigest()[:16]
+    return Path(pyspark.__file__).parent / f"sexton-classes-{name}.jsa"
+
+
+def archive_options(cache_dir: Path) -> list[str]:
+    """Return the options by which a JVM takes its classes from the archive, none without one."""
+    archive = archive_path(cache_dir)
+    if not archive.is_file():
+        return []
+    # Java leaves an archive aside that does not fit, and would say so at each start.
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+
+
+def open_session(
+    settings: Settings, app: str, *, memory: str = "1g", class_options: Sequence[str] | None = None
+) -> SparkSession:
     """Return the Spark session: a local one, or under spark-submit the one that it prepared.
 
-    The time zone is UTC. Raises InvalidSettings when speculation is on, wherever that was set: a speculated
-    task deletes twice.
+    `class_options` are the JVM's about its classes: by default it takes them from the archive, if there is
+    one. The time zone is UTC. Raises InvalidSettings when speculation is on, wherever that was set: a
+    speculated task deletes twice.
     """
     # Else workers take `python3` from PATH, which does not have the packages of this environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -52,20 +88,22 @@ def open_session(settings: Settings, app: str, *, memory: str = "1g") -> SparkSe
         .config("spark.sql.streaming.numRecentProgressUpdates", "10")
     )
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit, whose own settings stand
+        if class_options is None:
+            class_options = archive_options(settings.cache_dir)
+        # C1 alone: this JVM moves bytes between Kafka and Python, C2 costs more than it saves there.
+        options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={log_config}"]
+        options += class_options
         builder = (
             builder.master(f"local[{settings.reaper_cores}]")
             .config("spark.driver.memory", memory)
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
-            .config(
-                "spark.driver.extraJavaOptions",
-                # C1 alone: this JVM moves bytes between Kafka and Python, C2 costs more than it saves there.
-                f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={log_config}",
-            )
+            .config("spark.driver.extraJavaOptions", " ".join(options))
         )
         jars = connector_jars(settings.cache_dir)
         if jars:
-            builder = builder.config("spark.jars", ",".join(map(str, jars)))
+            # On the class path and no `spark.jars`: nothing is copied at a start, and the archive holds them.
+            builder = builder.config("spark.driver.extraClassPath", os.pathsep.join(map(str, jars)))
         else:
             builder = builder.config("spark.jars.packages", CONNECTOR)
     session = builder.getOrCreate()
@@ -76,6 +114,12 @@ def open_session(settings: Settings, app: str, *, memory: str = "1g") -> SparkSe
             hint="set spark.speculation=false for this job (spark-submit --conf, or spark-defaults.conf)",
         )
     return session
+
+
+def jvm_process(spark: SparkSession) -> subprocess.Popen[bytes] | None:
+    """Return the session's JVM when this process started it, None under spark-submit."""
+    gateway: Any = spark.sparkContext._gateway
+    return getattr(gateway, "proc", None)
 
 
 def kafka_options(settings: Settings) -> dict[str, str]:

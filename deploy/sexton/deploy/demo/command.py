@@ -78,7 +78,7 @@ def _run(console: Console, teller: Teller, folder: Path, resources: ExitStack) -
     stack = LocalStack.start(folder, environ=environ)
     resources.callback(stack.stop)
     os.environ.update({name: value for name, value in stack.env.items() if name.startswith("AWS_")})
-    os.environ.setdefault("JAVA_HOME", str(java.find(stack.settings.cache_dir.expanduser()).home))
+    os.environ["JAVA_HOME"] = str(java.find(stack.settings.cache_dir.expanduser()).home)
     with ThreadPoolExecutor(1) as starter:
         session = starter.submit(_open_session, stack.settings, resources)
         story = Story(stack.settings, BUCKET, lambda: _reap(stack.settings, session.result()), teller)

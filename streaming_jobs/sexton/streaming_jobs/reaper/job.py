@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +45,7 @@ from sexton.streaming_jobs.reaper.waiting_room import (
 )
 from sexton.streaming_jobs.spark import kafka_source_options
 
-__all__ = ["Reaper", "checkpoint_of", "jvm_pid"]
+__all__ = ["Reaper", "checkpoint_of"]
 
 _POLL_S = 1
 
@@ -189,10 +188,3 @@ def checkpoint_of(settings: Settings) -> str:
             "no checkpoint is set", hint="set SEXTON_CHECKPOINT to a path that Spark can write"
         )
     return settings.checkpoint
-
-
-def jvm_pid(spark: SparkSession) -> int | None:
-    """Return the pid of the session's JVM when this process started it, None under spark-submit."""
-    gateway: Any = spark.sparkContext._gateway
-    process = getattr(gateway, "proc", None)
-    return None if process is None else int(process.pid)

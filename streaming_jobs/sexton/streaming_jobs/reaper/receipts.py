@@ -125,7 +125,7 @@ def _read(consumer: Consumer, codec: Codec, left: set[int], topic_id: str) -> se
     while left:
         if time.monotonic() > deadline:
             raise KafkaUnavailable("the receipts cannot be read: no answer in time")
-        for message in consumer.consume(1000, timeout=0.05):
+        for message in consumer.consume(1000, timeout=0.02):
             deadline = time.monotonic() + _ANSWER_S
             error = message.error()
             if error is not None:

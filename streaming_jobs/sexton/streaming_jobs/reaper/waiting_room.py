@@ -235,7 +235,7 @@ class WaitingRoom:
             while behind:
                 if time.monotonic() > deadline:
                     raise KafkaUnavailable(f"the waiting room cannot be read: {self.place.topic}")
-                for message in consumer.consume(1000, timeout=0.5):
+                for message in consumer.consume(1000, timeout=0.02):
                     deadline = time.monotonic() + _ANSWER_S
                     self._take(message, behind)
         finally:

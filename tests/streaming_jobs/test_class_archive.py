@@ -1,0 +1,54 @@
+"""The archive of Spark's classes: used where it fits, left aside without a word where it does not."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from sexton.deploy import java
+from sexton.deploy.local import LocalStack
+from sexton.streaming_jobs import class_archive
+from sexton.streaming_jobs.spark import archive_options, archive_path, jvm_process
+
+
+@pytest.mark.real
+@pytest.mark.spark
+def test_spark_maps_the_archive_that_the_set_up_made(stack: LocalStack, spark: SparkSession) -> None:
+    """What `make setup` left in the cache is what a JVM of ours has in its memory."""
+    archive, jvm = archive_path(stack.settings.cache_dir), jvm_process(spark)
+    if not archive.is_file():
+        pytest.skip("this Java has made no archive")
+
+    assert jvm is not None
+    assert str(archive) in Path(f"/proc/{jvm.pid}/maps").read_text()
+    assert class_archive.make(stack.settings.cache_dir) is None
+
+
+def test_an_archive_that_does_not_fit_is_no_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one there is no option; Java starts with what is none, and prints nothing about it."""
+    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "__init__.py"))
+    assert archive_options(tmp_path) == []
+    archive_path(tmp_path).write_bytes(b"no archive" * 1000)
+    options = archive_options(tmp_path)
+
+    command = java.find(tmp_path, {"PATH": "/usr/bin"}).command(*options, "-version")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert f"-XX:SharedArchiveFile={archive_path(tmp_path)}" in options
+    assert done.returncode == 0, done.stderr
+    assert "archive" not in done.stdout + done.stderr
+
+
+def test_why_there_is_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Java that cannot make one is told, and nothing of it is left behind."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "__init__.py"))
+
+    wrong = class_archive.make(tmp_path)
+
+    assert wrong
+    assert list(tmp_path.iterdir()) == []

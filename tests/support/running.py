@@ -1,0 +1,64 @@
+"""A reaper that runs in this process beside the test, in the run's own Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.chain import NEVER, Chain
+
+from sexton.streaming_jobs.reaper.job import Reaper
+from sexton.streaming_jobs.reaper.progress import Progress
+from sexton.streaming_jobs.reaper.stop import StopFlag
+
+__all__ = ["Running", "running"]
+
+
+@dataclass
+class Running:
+    """What it has told so far, and when it ends."""
+
+    stop: StopFlag
+    told: io.StringIO = field(default_factory=io.StringIO)
+    ended: Future[None] = field(default_factory=Future)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The JSON lines of one kind that it has told."""
+        parsed = [json.loads(line) for line in self.told.getvalue().splitlines()]
+        return [line for line in parsed if line["event"] == name]
+
+    def until(self, what: Callable[[], object], seconds: float = 90) -> None:
+        """Return once something holds; fail if the reaper ends before, or it takes too long."""
+        deadline = time.monotonic() + seconds
+        while not what():
+            assert not self.ended.done(), f"ended: {self.ended.exception()!r}, {self.told.getvalue()}"
+            assert time.monotonic() < deadline, f"it did not become true: {self.told.getvalue()}"
+            time.sleep(0.05)
+
+    def end(self) -> float:
+        """Ask it to stop; returns the seconds that it took, or raises what it ended with."""
+        asked = time.monotonic()
+        self.stop.set()
+        self.ended.result(60)
+        return time.monotonic() - asked
+
+
+@contextmanager
+def running(chain: Chain, **overrides: Any) -> Iterator[Running]:
+    """Run a reaper with these settings until the block ends; what it raised is raised then."""
+    made = Running(StopFlag(NEVER, lambda: None))
+    settings = chain.settings.model_copy(update=overrides)
+    reaper = Reaper(settings, chain.spark, made.stop, progress=Progress(out=made.told))
+    with ThreadPoolExecutor(1) as pool:
+        made.ended = pool.submit(reaper.run)
+        try:
+            yield made
+        finally:
+            made.stop.set()
+        made.ended.result(60)
