@@ -30,8 +30,8 @@ setup: $(STAMP) jars  ## virtual environment, packages, broker jars (once)
 test: setup  ## all tests but the slowest; PYTEST_ARGS="tests/deploy -k local" for some, WORKERS=0 for one process
 	@$(BIN)/python -m pytest -m "not faults and not outages and not stores" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-test-faults: setup  ## the slow tests of faults: brokers killed in the middle of a call, two of three down
-	@$(BIN)/python -m pytest -m faults tests/issuer $(PYTEST_ARGS)
+test-faults: setup  ## the slow tests of faults: brokers and reapers killed or paused, a cluster with a slow task
+	@$(BIN)/python -m pytest -m faults -n 2 --dist loadfile $(PYTEST_ARGS)
 
 test-outages: setup  ## a reaper that outlives registry, issuer, Redis and its only broker: minutes, on a calm machine
 	@$(BIN)/python -m pytest -m outages tests/streaming_jobs $(PYTEST_ARGS)

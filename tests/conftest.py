@@ -16,7 +16,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,23 +50,51 @@ hypothesis.settings.load_profile("sexton")
 _numbers = itertools.count(1)
 _SERVERS = pytest.StashKey[Path]()
 
-# Seconds of work by which files are ordered: of each test that uses a fixture, and of files that compute.
-_COSTS = {
-    "start": 12.0,
-    "spark": 2.5,
-    "installation": 0.7,
-    "fresh": 0.5,
-    "folder": 2.0,
-    "cli": 1.2,
-    "s3": 0.1,
-}
-_COMPUTING = {
-    "tests/model/test_model.py": 90.0,
-    "tests/issuer/test_history.py": 35.0,
-    "tests/docs/test_quickstart.py": 30.0,
-    "tests/producers/test_contract.py": 20.0,
-    "tests/chaos/test_chaos.py": 20.0,
-    "tests/issuer/test_forgotten.py": 10.0,
+# Files of twenty seconds and more, as measured with three processes on two cores; they go first.
+_SECONDS = {
+    "tests/streaming_jobs/test_replaying.py": 188,
+    "tests/streaming_jobs/test_running.py": 171,
+    "tests/streaming_jobs/test_key_progress.py": 98,
+    "tests/issuer/test_snapshots_broken.py": 98,
+    "tests/streaming_jobs/test_starting.py": 95,
+    "tests/streaming_jobs/test_extremes.py": 92,
+    "tests/deploy/test_local.py": 84,
+    "tests/chaos/test_chaos.py": 76,
+    "tests/streaming_jobs/test_executing.py": 70,
+    "tests/streaming_jobs/test_restarting.py": 66,
+    "tests/issuer/test_redis.py": 66,
+    "tests/streaming_jobs/test_waiting.py": 63,
+    "tests/deploy/test_demo.py": 63,
+    "tests/streaming_jobs/test_conditions.py": 57,
+    "tests/model/test_model.py": 55,
+    "tests/streaming_jobs/test_judging.py": 53,
+    "tests/streaming_jobs/test_modes.py": 52,
+    "tests/issuer/test_snapshots.py": 50,
+    "tests/streaming_jobs/test_formats.py": 50,
+    "tests/issuer/test_truncation.py": 49,
+    "tests/issuer/test_serving.py": 44,
+    "tests/streaming_jobs/test_damaged.py": 44,
+    "tests/docs/test_quickstart.py": 43,
+    "tests/deploy/test_topics.py": 40,
+    "tests/streaming_jobs/test_redis_faults.py": 39,
+    "tests/consumers/test_replaying.py": 39,
+    "tests/issuer/test_faults_redis.py": 37,
+    "tests/storage/test_odd_keys.py": 37,
+    "tests/deploy/test_doctor.py": 35,
+    "tests/issuer/test_migration.py": 35,
+    "tests/producers/test_contract.py": 34,
+    "tests/consumers/test_replay_chain.py": 34,
+    "tests/issuer/test_readiness.py": 33,
+    "tests/deploy/test_secrets.py": 33,
+    "tests/issuer/test_issuing.py": 30,
+    "tests/streaming_jobs/test_first_form.py": 26,
+    "tests/issuer/test_commands.py": 25,
+    "tests/streaming_jobs/test_speculation.py": 24,
+    "tests/issuer/test_kafka.py": 24,
+    "tests/deploy/test_command.py": 22,
+    "tests/storage/test_hostile.py": 22,
+    "tests/issuer/test_log.py": 21,
+    "tests/storage/test_delete_all.py": 21,
 }
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -75,16 +102,7 @@ Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The files with the most work go first: no process of the run ends with a long file of its own."""
-    cost: defaultdict[str, float] = defaultdict(float)
-    for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        cost[_file(item)] += 0.02 + sum(seconds for name, seconds in _COSTS.items() if name in fixtures)
-    cost.update(_COMPUTING)
-    items.sort(key=lambda item: (-cost[_file(item)], _file(item)))
-
-
-def _file(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
+    items.sort(key=lambda item: (-_SECONDS.get(file := item.nodeid.partition("::")[0], 0), file))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -62,6 +62,7 @@ def sent(s3: S3Recorder) -> list[list[str]]:
 
 @real
 @spark_
+@pytest.mark.faults
 def test_q_2_the_second_of_two_reapers_is_refused_and_the_first_one_stops_when_it_is_replaced(
     chain: Chain, s3: S3Recorder, gate: Gate, start: Callable[..., Command]
 ) -> None:
@@ -100,6 +101,7 @@ def test_q_2_the_second_of_two_reapers_is_refused_and_the_first_one_stops_when_i
 
 @real
 @spark_
+@pytest.mark.faults
 def test_x_20_a_reaper_that_was_paused_until_another_one_has_finished_sends_nothing_more(
     chain: Chain, s3: S3Recorder, gate: Gate, start: Callable[..., Command]
 ) -> None:

@@ -58,6 +58,7 @@ BOUNDARIES: dict[str, Callable[[Recorded, int], bool]] = {
 }
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("boundary", list(BOUNDARIES))
 def test_kill_9_at_every_boundary_converges(
     chain: Chain, s3: S3Recorder, start: Callable[..., Command], boundary: str
@@ -106,6 +107,7 @@ def test_kill_9_at_every_boundary_converges(
     assert (chain.dead_letters(), chain.deferred()) == ([], [])
 
 
+@pytest.mark.faults
 def test_kill_9_between_sink_and_commit_converges(
     chain: Chain, s3: S3Recorder, start: Callable[..., Command]
 ) -> None:

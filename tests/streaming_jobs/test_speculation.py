@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.real, pytest.mark.spark]
 
 BIN = Path(pyspark.__file__).with_name("bin")
 NAMES = ["k0", "k1", "k2", "slow"]
+# Six machines of Java start here for a few seconds each.
+SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
 
 
 @pytest.fixture
@@ -45,6 +47,7 @@ def master(chain: Chain, installation: Installation, tmp_path: Path) -> Iterator
     # The workers hand their environment on to executors: they are where the store's credentials are needed.
     env = {
         **installation.environment,
+        **SHORT_LIVED,
         "SPARK_WORKER_DIR": str(tmp_path / "work"),
         "SPARK_DAEMON_MEMORY": "256m",
     }
@@ -75,6 +78,7 @@ def master(chain: Chain, installation: Installation, tmp_path: Path) -> Iterator
         log.close()
 
 
+@pytest.mark.faults
 def test_tasks_on_two_workers_delete_once(
     chain: Chain, installation: Installation, s3: S3Recorder, master: str
 ) -> None:
@@ -105,7 +109,7 @@ def test_tasks_on_two_workers_delete_once(
             str(sexton.streaming_jobs.submit.__file__),
             "--once",
         ],
-        env={**os.environ, **env},
+        env={**os.environ, **env, **SHORT_LIVED},
         capture_output=True,
         text=True,
         timeout=120,
@@ -138,7 +142,7 @@ def test_speculation_is_refused_wherever_it_was_set(
 
     # Under spark-submit the JVM prints what Python says, all of it on its stdout.
     given: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    started = [subprocess.Popen(command, env=env, **given) for command, env in ways]
+    started = [subprocess.Popen(command, env={**env, **SHORT_LIVED}, **given) for command, env in ways]
     ended = [(process, process.communicate(timeout=200)[0]) for process in started]
 
     for process, told in ended:
