@@ -225,47 +225,6 @@ def test_i_13_a_redis_that_refuses(
     assert [newest(service, "t", g) for g in (1, 2)] == [False, True]
 
 
-def test_i_13_busy(fresh: Installation, serve: Serve, server: Start) -> None:
-    """I-13: while somebody's script keeps Redis busy calls are refused or wait, and then go on."""
-    own = server("--lua-time-limit", "5")
-    service = serve(own.settings(fresh))
-    attach(service, "n", "t")
-    other = redis.Redis(port=own.port, socket_timeout=None)
-    with ThreadPoolExecutor(1) as pool:
-        script = pool.submit(other.eval, BUSY, 0, 60_000_000)
-        time.sleep(0.2)
-        try:
-            with pytest.raises(RedisUnavailable, match=r"[Bb]usy|BUSY") as refused:
-                attach(service, "n", "t", request_id="r")
-            unavailable(refused.value)
-            assert log_end(service) == 2
-        finally:
-            own.client.script_kill()
-        script.exception(20)
-    other.close()
-
-    assert attach(service, "n", "t", request_id="r") == attach(service, "n", "t", request_id="r") == 2
-
-
-def test_i_13_loading(fresh: Installation, serve: Serve, server: Start) -> None:
-    """I-13: while Redis loads its data calls are refused, and go on when it has."""
-    own = server("--appendonly", "no")
-    service = serve(own.settings(fresh))
-    attach(service, "n", "t")
-    own.client.eval("for i = 1, 20000 do redis.call('SET', 'x' .. i, 'y') end", 0)
-    own.client.save()
-    own.kill()
-    assert own.start(
-        "--key-load-delay", "50", "--loading-process-events-interval-bytes", "1024", loading=True
-    )
-
-    with pytest.raises(RedisUnavailable, match=r"loading|LOADING") as refused:
-        attach(service, "n", "t")
-    unavailable(refused.value)
-    assert log_end(service) == 2
-    assert again(service, "t") == 2
-
-
 def test_i_6_a_redis_too_slow_for_its_clients(fresh: Installation, serve: Serve, server: Start) -> None:
     """I-6: scripts whose answers come after the time-out: one request id never gets two numbers."""
     own = server("--enable-debug-command", "local")
