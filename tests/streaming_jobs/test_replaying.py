@@ -201,7 +201,7 @@ def test_x_4_exactly_the_failed_keys_are_sent_again(chain: Chain, s3: S3Recorder
     assert list(s3.objects("bucket")) == ["k8"]
 
 
-@pytest.mark.parametrize("keys", [10, 800])
+@pytest.mark.parametrize("keys", [10, 400])
 def test_x_6_a_store_that_is_busy_for_a_while_is_waited_for(chain: Chain, s3: S3Recorder, keys: int) -> None:
     """X-6: 20 times 503 SlowDown, then fine: one run settles all, nothing is lost or counted twice."""
     names = [f"k{i}" for i in range(3 * keys)]

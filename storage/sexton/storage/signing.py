@@ -23,8 +23,10 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ParamValidationError
+from botocore.loaders import Loader, create_loader
 
 from sexton.schemas.errors import InvalidSettings, StoreUnavailable
+from sexton.schemas.memo import cache
 from sexton.storage.errors import InvalidBatch
 from sexton.storage.settings import StoreSettings
 from sexton.storage.sigv4 import Signing, signed_headers
@@ -52,6 +54,12 @@ class CredentialsUnavailable(StoreUnavailable):
     """No valid AWS credentials can be had now."""
 
 
+@cache
+def _models(data_path: str | None) -> Loader:
+    # botocore's descriptions of AWS are a megabyte of JSON: read once in a process, not for each client.
+    return create_loader(data_path)
+
+
 @dataclass(frozen=True, slots=True)
 class BucketAddress:
     """Where the requests of one bucket go, and the scope of their signatures.
@@ -77,6 +85,7 @@ class RequestSigner:
         self._captured: AWSPreparedRequest | None = None
         try:
             session = botocore.session.Session()
+            session.register_component("data_loader", _models(session.get_config_variable("data_path")))
             self._client: Any = session.create_client(
                 "s3",
                 region_name=settings.region,
