@@ -3,53 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any
 
 import pytest
+from tests.support.task_work import NOW, TOPIC_ID, Issuer, work_of
 
 from sexton.issuer.client import Subject, Validation
 from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.settings import load
-from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.decode import Record
-from sexton.streaming_jobs.reaper.dry_store import DryStore
-from sexton.streaming_jobs.reaper.execute import Executor
-from sexton.streaming_jobs.reaper.judge import Rules
 from sexton.streaming_jobs.reaper.plan import TaskPlan
-from sexton.streaming_jobs.reaper.settle import Settler
-from sexton.streaming_jobs.reaper.work import Work, pieces, settle, take
-
-TOPIC_ID = "t" * 22
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
-
-
-class Issuer:
-    """Knows no tenant, and counts what it is asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[int] = []
-
-    def validate(self, asked: list[Subject], *, at_least: int) -> Validation:
-        """Answer that no window is known."""
-        self.asked.append(len(asked))
-        return Validation(at_least, TOPIC_ID, dict.fromkeys(asked))
-
-
-def work_of(issuer: Any, **plan: Any) -> Work:
-    """A task's work that sends nothing."""
-    codec = Codec()
-    return Work(
-        TaskPlan(**{"settings": load({}), "topic_id": TOPIC_ID, "log_offset": 7, "ends": (10**9,), **plan}),
-        codec,
-        issuer,
-        Executor(DryStore(), NoBudget(), dry=True),
-        Settler(codec, "", TOPIC_ID, "", (0.0,), NOW),
-        Rules(),
-        NOW,
-    )
+from sexton.streaming_jobs.reaper.work import pieces, settle, take
 
 
 def records(count: int, tenants: int, names: int = 1) -> list[Record]:

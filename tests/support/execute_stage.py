@@ -8,7 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sexton.schemas.events import DeleteMode, DeleteObjects
-from sexton.storage import Abilities, Ability, BatchResult, Delete, Effect, KeyState, Kind, Versioning
+from sexton.storage import (
+    Abilities,
+    Ability,
+    BatchResult,
+    Delete,
+    Effect,
+    KeyState,
+    Kind,
+    Listed,
+    ListedVersion,
+    Slice,
+    StoreRefused,
+    Versioning,
+    VersionSlice,
+)
 from sexton.storage.wire import RawReply
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
@@ -41,7 +55,9 @@ class Store:
     acts: bool = False
     versioning: Versioning = Versioning.OFF
     batch_condition: Ability = Ability.UNKNOWN
+    in_order: Ability = Ability.UNKNOWN
     sent: list[tuple[str, list[str | Delete]]] = field(default_factory=list)
+    bypassed: list[bool] = field(default_factory=list)
     looked: list[str] = field(default_factory=list)
     probes: list[str] = field(default_factory=list)
     probe_error: Callable[[str], Exception | None] = lambda bucket: None
@@ -62,7 +78,12 @@ class Store:
         pass
 
     def abilities(self, bucket: str) -> Abilities:
-        return Abilities(bucket, versioning=self.versioning, batch_condition=self.batch_condition)
+        return Abilities(
+            bucket,
+            versioning=self.versioning,
+            batch_condition=self.batch_condition,
+            lists_in_order=self.in_order,
+        )
 
     def look_up(self, bucket: str) -> Abilities:
         error = self.probe_error(bucket)
@@ -74,11 +95,18 @@ class Store:
         self.probes.append(bucket)
         return self.look_up(bucket)
 
+    def list_slice(self, bucket: str, prefix: str, after: str | None = None, limit: int = 1000) -> Slice:
+        names = sorted(name for name in self.objects.get(bucket, ()) if name.startswith(prefix))
+        rest = [name for name in names if after is None or name > after]
+        more = rest[limit - 1] if len(rest) > limit else None
+        return Slice(tuple(Listed(name, "", 0) for name in rest[:limit]), more)
+
     def delete_all(
         self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
     ) -> Future[BatchResult]:
         number = len(self.sent)
         self.sent.append((bucket, list(items)))
+        self.bypassed.append(bypass_governance)
         states: dict[int, KeyState] = {}
         for index, item in enumerate(items):
             key = item if isinstance(item, str) else item.key
@@ -92,6 +120,37 @@ class Store:
         fault = next((state for state in whole if len(whole) == 1 and state.kind in _WHOLE), None)
         future.set_result(BatchResult(bucket, len(items), states, request_ids=(f"r{number}",), fault=fault))
         return future
+
+
+@dataclass
+class Versioned(Store):
+    """A store that lists the versions of each key (`listed`, the newest first) but for what was erased.
+
+    The first listings are refused, as many as `busy`; `encoded` tells whether they show keys byte for byte.
+    """
+
+    versioning: Versioning = Versioning.ON
+    listed: Sequence[str] = ()
+    encoded: bool = True
+    busy: int = 0
+    erased: set[str | None] = field(default_factory=set)
+
+    def versions_of(self, bucket: str, key: str, *page: object) -> VersionSlice:
+        if self.busy > 0:
+            self.busy -= 1
+            raise StoreRefused("busy", code="SlowDown", status=503)
+        left = [name for name in self.listed if name not in self.erased]
+        found = (ListedVersion(key, name, number == 0, False) for number, name in enumerate(left))
+        return VersionSlice(tuple(found), None, self.encoded)
+
+    def delete_all(
+        self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
+    ) -> Future[BatchResult]:
+        reply = super().delete_all(bucket, items, bypass_governance=bypass_governance)
+        states = reply.result().states
+        named = [item.version_id for item in items if isinstance(item, Delete)]
+        self.erased |= {name for index, name in enumerate(named) if index not in states}
+        return reply
 
 
 class Clock:

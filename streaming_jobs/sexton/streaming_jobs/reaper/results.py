@@ -96,15 +96,17 @@ def untried(
 ) -> Result:
     """Return what became of an intent that waited and goes no further: what is not gone has this word.
 
-    Of what may be gone that is only said after a look; while it cannot be seen the intent waits.
+    Of what may be gone that is only said after a look; while it cannot be seen the intent waits. Without
+    `before` each of its keys may be.
     """
     result = Result()
     if isinstance(action, events.DeletePrefix):
         if waited.gone:
             result.counts[OutcomeWord.DELETED] += waited.gone
         _name(result, action.prefix, Fate(word))
-    if before is None or not isinstance(action, events.DeleteObjects):
+    if not isinstance(action, events.DeleteObjects):
         return result
+    before = before or Before(action.phases, unknown=frozenset(chain.from_iterable(action.phases)))
     _add_before(action, before, result)
     doubtful = [key for phase in before.left for key in phase if key in before.unknown]
     seen = look(looker, action.bucket, doubtful)

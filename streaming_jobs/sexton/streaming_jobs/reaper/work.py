@@ -322,7 +322,7 @@ def _settle_one(work: Work, decoded: Decoded, verdict: events.Verdict, execution
     settler, counts = work.settler, work.counts
     if execution is not None:
         result = work.executor.result(execution)
-    elif (waited := decoded.waited) is not None and (decoded.before or waited.gone):
+    elif (waited := decoded.waited) and (decoded.before or waited.gone or waited.effect_unknown):
         result = untried(
             waited,
             decoded.intent.action,

@@ -1,0 +1,94 @@
+"""A task's work without Spark or a broker: an issuer in memory, a store that is scripted or sends nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.support.execute_stage import Clock, Store
+
+from sexton.issuer.client import Subject, Validation
+from sexton.schemas import events, records
+from sexton.schemas.codec import Codec
+from sexton.schemas.settings import load
+from sexton.streaming_jobs.budget import NoBudget
+from sexton.streaming_jobs.reaper.decode import Record
+from sexton.streaming_jobs.reaper.dry_store import DryStore
+from sexton.streaming_jobs.reaper.execute import Executor, Limits
+from sexton.streaming_jobs.reaper.judge import Rules
+from sexton.streaming_jobs.reaper.plan import TaskPlan
+from sexton.streaming_jobs.reaper.settle import Settler
+from sexton.streaming_jobs.reaper.work import Work, settle, take
+
+TOPIC_ID, DEFERRED_ID = "t" * 22, "d" * 22
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+FIRST = events.Position(TOPIC_ID, 0, 5)
+_CODEC = Codec()
+_TYPES = {
+    records.OUTCOMES: events.Outcome,
+    records.DEFERRED: events.DeferredIntent,
+    records.DEAD_LETTERS: events.DeadLetter,
+}
+
+
+class Issuer:
+    """Knows no tenant, and counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def validate(self, asked: list[Subject], *, at_least: int) -> Validation:
+        self.asked.append(len(asked))
+        return Validation(at_least, TOPIC_ID, dict.fromkeys(asked))
+
+
+def work_of(
+    issuer: Any, store: Store | None = None, *, rules: Rules | None = None, slices: int = 1000, **plan: Any
+) -> Work:
+    """A task's work on a store, else one that sends nothing; `slices` bounds the objects of a prefix."""
+    given = TaskPlan(
+        **{"settings": load({}), "topic_id": TOPIC_ID, "log_offset": 7, "ends": (10**9,), **plan}
+    )
+    executor = Executor(DryStore(), NoBudget(), dry=True)
+    if store is not None:
+        limits = Limits(patience_s=2.0, prefix_objects=slices)
+        executor = Executor(store, NoBudget(), limits, clock=Clock(), jitter=lambda: 0.0)
+    settler = Settler(_CODEC, "", TOPIC_ID, given.deferred_topic_id, (0.0,), NOW)
+    return Work(given, _CODEC, issuer, executor, settler, rules or Rules(), NOW)
+
+
+def promised(action: events.Action, *guards: events.Guard) -> bytes:
+    """An intent about this, that its owner's promise and these lets pass, encoded."""
+    every = (events.PromiseGuard("drop"), *guards)
+    return _CODEC.encode(events.DeletionIntent("intent", "tenant", NOW, "test", every, action))
+
+
+def copied(intent: bytes, **given: Any) -> events.DeferredIntent:
+    """The copy of an intent that first stood at `FIRST`, and waits since yesterday for the third time."""
+    yesterday = NOW - timedelta(days=1)
+    copy: dict[str, Any] = {
+        "first": FIRST,
+        "first_written_at": yesterday,
+        "reason": "SlowDown",
+        "detail": "",
+        "attempt": 3,
+        "retry_at": None,
+        "raw_key": b"tenant",
+        "raw_value": intent,
+        "waiting_since": yesterday,
+    }
+    return events.DeferredIntent(**(copy | given))
+
+
+def written(store: Store | None, given: bytes | events.DeferredIntent, **work: Any) -> list[Any]:
+    """What is written back of an intent, at `FIRST`, or of a copy, from the waiting room."""
+    if isinstance(given, events.DeferredIntent):
+        waited: dict[str, Any] = {"topic": records.DEFERRED, "deferred_topic_id": DEFERRED_ID}
+        task, record = (
+            work_of(Issuer(), store, **waited, **work),
+            Record(0, 99, 0, None, _CODEC.encode(given)),
+        )
+    else:
+        task, record = work_of(Issuer(), store, **work), Record(0, FIRST.offset, 0, b"tenant", given)
+    take(task, [record])
+    return [_CODEC.decode(row.value, _TYPES[row.topic]) for row in settle(task)]
