@@ -135,7 +135,7 @@ class Settler:
         waited = decoded.waited
         slow = result.held.reason == SLOW_BUCKET  # it goes on as it can: no delay grows, nothing grows old
         attempt = waited.attempt + 1 if waited and waited.waiting_since and not slow else 1
-        since = waited.waiting_since if waited and waited.waiting_since else None if slow else self.now
+        since = None if slow else waited.waiting_since if waited and waited.waiting_since else self.now
         return self._deferred(
             decoded,
             result.held.reason or "held",
