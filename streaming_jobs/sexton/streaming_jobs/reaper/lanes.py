@@ -268,7 +268,7 @@ class Lane:
         held += self.untried
         self.bound, self.erasing, self.again = deque(), [], []
         for item in held:
-            unknown = item in self.sent_before or self.fates.get(item, why).unknown
+            unknown = self.fates.get(item, why).unknown
             self.fates[item] = Fate(None, why.reason, why.detail, unknown=unknown)
         self.to_look, self.untried, self.probe_due, self.asking = {}, {}, None, False
         for execution in self.unprobed:

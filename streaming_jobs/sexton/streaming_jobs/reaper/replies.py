@@ -148,7 +148,6 @@ class Replies:
             # Gathered from many requests: more than one holds, and a key with several conditions.
             lane.again += [Batch(items, due=self.clock(), again=True) for items in apart(lane.untried)]
             lane.untried = {}
-        lane.sweep()
 
     def erased(self, lane: Lane, item: EraseAll, step: Step, fate: Fate) -> str | None:
         """Take in what became of the versions of one key."""

@@ -105,7 +105,7 @@ class Sender:
             self._advance(lane, flush=False)
 
     def _advance(self, lane: Lane, *, flush: bool) -> None:
-        if lane.closed is not None or lane.abilities is None or self.fault is not None:
+        if self.fault is not None:
             return
         now = self.clock()
         while self._may_send(lane, now):
@@ -258,12 +258,12 @@ class Sender:
         raise EnvironmentFault(self.fault)
 
     def _probe_again(self, lane: Lane) -> None:
-        if lane.probe_due is not None and lane.closed is None and self.clock() >= lane.probe_due:
+        if lane.probe_due is not None and self.clock() >= lane.probe_due:
             self.probe(lane)
 
     def _cut_slow(self, lane: Lane) -> None:
         """Close a throttled lane after its slice of time where other buckets' receipts wait for this task."""
-        if len(self.lanes) < 2 or not lane.tries or lane.closed is not None:
+        if len(self.lanes) < 2 or not lane.tries:
             return
         if self.clock() - self.started > self.replies.limits.slice_s and lane.has_unsent:
             self.replies.close(
@@ -274,9 +274,9 @@ class Sender:
         """Return seconds until some lane may send again; None where only a reply can change anything."""
         now, waits = self.clock(), []
         for lane in self.lanes.values():
-            if lane.probe_due is not None and lane.closed is None:
+            if lane.probe_due is not None:
                 waits.append(lane.probe_due - now)
-            if lane.closed is None and lane.has_unsent and lane.abilities is not None:
+            if lane.has_unsent:
                 due = lane.due(now)
                 if due > now or not self.inbox.awaits:
                     waits.append(due - now)
