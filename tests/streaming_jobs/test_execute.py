@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -24,9 +26,10 @@ from tests.support.execute_stage import (
     words,
 )
 
-from sexton.schemas.events import KeyCondition, OutcomeWord
+from sexton.schemas.events import DeletePrefix, KeyCondition, OutcomeWord
 from sexton.storage import MAX_KEYS, Delete, KeyState, Kind, Versioning
 from sexton.streaming_jobs.budget import NoBudget
+from sexton.streaming_jobs.reaper.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
 from sexton.streaming_jobs.reaper.execution import Execution
 from sexton.streaming_jobs.reaper.fates import Earlier
@@ -45,12 +48,18 @@ def test_x_1_keys_of_all_intents_fill_requests(keys: int, expected: list[int]) -
     assert sorted(sizes(store)) == expected
 
 
-def test_x_1_duplicates_are_one_element_on_the_wire() -> None:
+@pytest.mark.parametrize("etag", [None, "e"], ids=["plain", "with a condition"])
+def test_x_1_duplicates_are_one_element_on_the_wire(etag: str | None) -> None:
     """X-1: a key that several intents name, or one names twice, is sent once and counted for each."""
     store = Store()
-    _, results = run(store, execution(["a", "b", "a"]), execution(["b", "c"]))
+    conditions = {} if etag is None else {name: KeyCondition(name, etag) for name in "abc"}
+    _, results = run(
+        store,
+        execution(["a", "b", "a"], conditions=conditions),
+        execution(["b", "c"], conditions=conditions),
+    )
 
-    assert sorted(key for _, items in store.sent for key in items) == ["a", "b", "c"]  # type: ignore[type-var]
+    assert sorted(key_of(item) for _, items in store.sent for item in items) == ["a", "b", "c"]
     assert [words(result) for result in results] == [{"deleted": 3}, {"deleted": 2}]
 
 
@@ -81,7 +90,13 @@ def test_a_phase_starts_after_the_one_before_is_acknowledged() -> None:
 
 @pytest.mark.parametrize(
     ("state", "expected"),
-    [(INVALID, {"dead-lettered": 2}), (KeyState(Kind.REFUSED, "NotUnicode"), {"refused": 2})],
+    [
+        (INVALID, {"dead-lettered": 2}),
+        (KeyState(Kind.REFUSED, "NotUnicode"), {"refused": 2}),
+        (replace(DENIED, retain_until=datetime(2100, 1, 1, tzinfo=UTC)), {"refused": 2}),
+        (replace(INVALID, legal_hold=True), {"refused": 2}),
+    ],
+    ids=["final", "refused", "under retention", "under legal hold"],
 )
 def test_x_16_an_unclean_phase_stops_the_next(state: KeyState, expected: dict[str, int]) -> None:
     """What follows a phase of which a key is not gone is never sent, and shares its word."""
@@ -209,6 +224,30 @@ def test_every_intent_ends_and_its_words_are_true(
                 assert key not in store.objects[bucket]
             elif not acts:
                 assert key in store.objects[bucket]
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_retention_is_bypassed_only_for_who_asks_and_where_the_reaper_may(allowed: bool) -> None:
+    """Two intents on one bucket, one asks for it: they share no request, and only its own says so."""
+    store = Store(objects={"b": {"asks", "silent"}})
+    executor = Executor(store, NoBudget(), Limits(allow_bypass=allowed))
+    asks, silent = execution(["asks"]), execution(["silent"])
+    asks.action = replace(asks.action, bypass_governance=True)
+    for each in (asks, silent):
+        executor.add(each)
+    executor.finish()
+
+    flags = {key: flag for (_, keys), flag in zip(store.sent, store.bypassed, strict=True) for key in keys}
+    assert flags == {"asks": allowed, "silent": False}
+
+
+def test_x_17_a_dry_run_lists_no_prefix() -> None:
+    """X-17: it reaches no store, and reports of a prefix what it would of keys."""
+    executor, given = Executor(DryStore(), NoBudget(), dry=True), Execution(DeletePrefix("b", "p/"))
+    executor.add(given)
+    executor.finish()
+
+    assert words(executor.result(given)) == {"deleted": 1}
 
 
 def test_request_ids_are_those_that_carried_the_keys() -> None:

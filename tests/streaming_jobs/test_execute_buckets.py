@@ -19,6 +19,7 @@ from tests.support.execute_stage import (
 
 from sexton.schemas.errors import EnvironmentFault
 from sexton.storage import Ability, Delete, Effect, KeyState, Kind, NoReply, StoreRefused, Versioning
+from sexton.streaming_jobs.reaper.fates import Earlier
 
 
 def test_x_6_a_busy_store_is_waited_for_and_nothing_is_counted_twice() -> None:
@@ -158,13 +159,15 @@ def test_a_key_that_never_succeeds_waits(state: KeyState) -> None:
     assert words(good) == {"deleted": 1}
 
 
-def test_a_held_bucket_is_not_asked_at_all() -> None:
-    """What the driver holds is deferred without a request, with the reason."""
+@pytest.mark.parametrize("earlier", [None, Earlier()], ids=["never sent", "sent before"])
+def test_a_held_bucket_is_not_asked_at_all(earlier: Earlier | None) -> None:
+    """What the driver holds is deferred without a request, with the reason, and whether it may be gone."""
     store = Store()
-    _, (bad, good) = run(store, execution(["a"]), execution(["b"], bucket="ok"), held={"b": "SlowDown"})
+    given = execution(["a"], earlier=earlier)
+    _, (bad, good) = run(store, given, execution(["b"], bucket="ok"), held={"b": "SlowDown"})
 
     assert bad.held is not None
-    assert bad.held.reason == "SlowDown"
+    assert (bad.held.reason, bad.unknown) == ("SlowDown", earlier is not None)
     assert words(good) == {"deleted": 1}
     assert store.sent == [("ok", ["b"])]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from email.utils import formatdate
 
 import pytest
@@ -10,6 +11,7 @@ from tests.support.execute_stage import (
     BUSY,
     CHANGED,
     CUT,
+    DENIED,
     INVALID,
     Store,
     execution,
@@ -21,6 +23,7 @@ from tests.support.execute_stage import (
 from sexton.schemas.events import DeleteMode, KeyCondition
 from sexton.storage import Delete, KeyState, Kind, Versioning
 from sexton.storage.states_of import key_state
+from sexton.storage.wire import RawReply
 from sexton.streaming_jobs.reaper.fates import Earlier
 
 
@@ -99,10 +102,13 @@ def test_j_5_what_stood_before_the_attempt_was_not_met_by_it(age_s: int | None, 
     assert words(result) == {expected: 1}
 
 
-def test_x_19_a_final_error_about_a_key_that_was_sent_before_is_looked_at() -> None:
-    """X-19: no dead letter for a key that is gone."""
-    store = Store(objects={"b": {"there"}}, answer=lambda number, bucket, item: INVALID)
-    _, (result,) = run(store, execution(["gone", "there"], earlier=Earlier()))
+@pytest.mark.parametrize("state", [INVALID, DENIED], ids=lambda state: state.code)
+def test_x_19_a_final_error_about_a_key_that_was_sent_before_is_looked_at(state: KeyState) -> None:
+    """X-19: no dead letter for a key that is gone, also where the store denies it beside one that goes."""
+    store = Store(
+        objects={"b": {"there"}}, answer=lambda number, bucket, item: state if item != "ok" else None
+    )
+    _, (result, _) = run(store, execution(["gone", "there"], earlier=Earlier()), execution(["ok"]))
 
     assert words(result) == {"absent": 1, "dead-lettered": 1}
 
@@ -213,6 +219,14 @@ def test_x_5_a_key_both_deleted_and_failed_is_verified(acts: bool, expected: dic
     assert (words(result), store.looked) == (expected, ["a"])
 
 
+def test_j_5_what_an_attempt_of_unknown_effect_may_have_met_is_not_called_changed() -> None:
+    """J-5: cut off, and then the condition fails: another object stands there, the one meant may be gone."""
+    store = Store(answer=lambda number, bucket, item: CHANGED if number else CUT)
+    _, (result,) = run(store, execution(["a"], conditions={"a": KeyCondition("a", "e")}))
+
+    assert words(result) == {"absent": 1}
+
+
 @pytest.mark.parametrize(("there", "expected"), [(False, "absent"), (True, "dead-lettered")])
 def test_x_8_a_version_that_is_gone_is_no_dead_letter(there: bool, expected: str) -> None:
     """X-8: a store may call the id of an erased version invalid: it is looked at first."""
@@ -223,6 +237,22 @@ def test_x_8_a_version_that_is_gone_is_no_dead_letter(there: bool, expected: str
     _, (result,) = run(store, given)
 
     assert words(result) == {expected: 1}
+
+
+def test_x_8_versions_of_one_key_are_looked_at_one_by_one() -> None:
+    """X-8: of two versions under one key one is gone: each has the word of its own look."""
+    store = Store(answer=lambda number, bucket, item: INVALID, versioning=Versioning.ON)
+
+    def by_version(method: str, bucket: str, key: str, query: Mapping[str, str]) -> RawReply:
+        return RawReply(200 if query["versionId"] == "there" else 404, "", b"", {})
+
+    store.exchange = by_version  # type: ignore[method-assign, assignment]
+    erases = DeleteMode.ERASE_VERSION
+    names = ["gone", "there"]
+    given = [execution(["a"], mode=erases, conditions={"a": KeyCondition("a", None, v)}) for v in names]
+    _, results = run(store, *given)
+
+    assert [words(result) for result in results] == [{"absent": 1}, {"dead-lettered": 1}]
 
 
 def test_x_8_a_version_that_cannot_be_looked_at_and_was_never_sent_before() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import UTC, datetime
 
 import pytest
 from tests.support.execute_stage import (
@@ -12,23 +12,18 @@ from tests.support.execute_stage import (
     DENIED,
     ERROR,
     Store,
+    Versioned,
     execution,
     run,
     sizes,
     words,
 )
 
-from sexton.schemas.events import DeleteMode, KeyCondition
-from sexton.storage import MAX_KEYS, Delete, KeyState, Kind, StoreRefused, Versioning
-from sexton.streaming_jobs.reaper.fates import Earlier
-
-
-class BusyListing(Store):
-    """A store that lists nothing while it is busy."""
-
-    def versions_of(self, *asked: Any) -> Any:
-        """Refuse."""
-        raise StoreRefused("busy", code="SlowDown", status=503)
+from sexton.schemas.events import DeleteMode, DoneKeys, KeyCondition, KeyProgress, OutcomeWord
+from sexton.storage import MAX_KEYS, Delete, KeyState, Kind
+from sexton.streaming_jobs.reaper.fates import MOST_TRIES, Earlier
+from sexton.streaming_jobs.reaper.items import key_of
+from sexton.streaming_jobs.reaper.key_progress import Before
 
 
 @pytest.mark.parametrize("sent", [False, True])
@@ -63,7 +58,7 @@ def test_what_is_gone_in_part_is_looked_at_when_it_comes_back(
 
 def test_x_6_a_listing_that_fails_is_never_a_success() -> None:
     """X-6: all versions of a key whose listing is throttled: the intent waits, nobody is told `deleted`."""
-    store = BusyListing(versioning=Versioning.ON)
+    store = Versioned(listed=["v"], busy=MOST_TRIES)
     _, (result,) = run(store, execution(["a"], mode=DeleteMode.ERASE_ALL_VERSIONS))
 
     assert result.held is not None
@@ -94,3 +89,53 @@ def test_what_waited_for_a_probe_is_sent_in_requests_that_are_allowed() -> None:
     for _, items in store.sent:
         sent = [item.key for item in items if isinstance(item, Delete)]
         assert 0 < len(sent) == len(set(sent)) <= MAX_KEYS
+
+
+DELETED, ABSENT = OutcomeWord.DELETED, OutcomeWord.ABSENT
+BEFORE = Before(
+    [["seen", "left"]],
+    {0: (DELETED, "hidden"), 1: (ABSENT, "absent")},
+    frozenset(["seen"]),
+    5.0,
+    ["before"],
+)
+
+
+def test_i_7_what_was_settled_before_is_counted_once_more_and_not_sent() -> None:
+    """I7: of four keys two were gone when it waited: they keep word and effect, and the ids of requests."""
+    store = Store()
+    _, (result,) = run(store, execution(["a", "b", "seen", "left"], before=BEFORE))
+
+    assert store.sent == [("b", ["seen", "left"])]
+    assert words(result) == {"deleted": 3, "absent": 1}
+    assert result.effects == {"hidden": 1, "absent": 1, "deleted": 2}
+    assert [(key, fate.word) for key, fate in result.named] == [("b", ABSENT)]
+    assert result.request_ids == ["before", "r0"]
+
+
+def test_x_11_what_waits_again_forgets_nothing_of_its_keys() -> None:
+    """X-11: held a second time: gone stays gone, and what may be gone does since the same instant."""
+    given = execution(["a", "b", "seen", "left"], before=BEFORE)
+    _, (result,) = run(Store(), given, held={"b": "SlowDown"})
+
+    assert result.unknown
+    assert result.keys == KeyProgress(
+        [DoneKeys(DELETED, "hidden", [0, 1]), DoneKeys(ABSENT, "absent", [1, 2])],
+        [2, 3],
+        datetime.fromtimestamp(5.0, UTC),
+        ["before"],
+    )
+
+
+def test_x_16_a_key_under_which_another_object_stands_is_not_gone_when_its_intent_waits() -> None:
+    """X-16: it is looked at again when the intent comes back: its data must not go while it stands."""
+    states = {"meta": CHANGED, "busy": BUSY}
+    store = Store(objects={"b": {"meta", "busy", "data"}})
+    store.answer = lambda number, bucket, item: states.get(key_of(item))
+    conditions = {"meta": KeyCondition("meta", "e")}
+    given = execution(["meta", "busy"], ["data"], conditions=conditions, earlier=Earlier())
+    _, (result,) = run(store, given, patience_s=2.0)
+
+    assert result.held is not None
+    assert result.keys is not None
+    assert (result.keys.done, result.keys.unknown) == ([], [0, 3])
