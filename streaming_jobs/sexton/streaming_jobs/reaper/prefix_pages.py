@@ -72,15 +72,16 @@ class Deleter(Protocol):
 class Page:
     """What became of the `listed` objects (or versions) of one page; `after` is None at the end.
 
-    `left` are those of no known fate, to be met again, `trouble` why. `kept` are newest versions that stay
-    above older ones which do. With `fault` the bucket, or everything, waits. `unlisted`: not even the
-    listing came.
+    `left` are those of no known fate, to be met again, `trouble` why; `unknown`: some of them may be gone.
+    `kept` are newest versions that stay above older ones which do. With `fault` the bucket, or everything,
+    waits. `unlisted`: not even the listing came.
     """
 
     listed: int = 0
     gone: int = 0
     absent: int = 0
     left: int = 0
+    unknown: bool = False
     kept: int = 0
     failed: list[tuple[str, KeyState]] = field(default_factory=list)
     trouble: KeyState | None = None
@@ -99,6 +100,7 @@ class Page:
             self.failed.append((key, replace(state, kind=Kind.REFUSED) if locked else state))
         else:
             self.left += 1
+            self.unknown = self.unknown or state.effect_unknown
             self._blame(state)
 
     def read(self, result: BatchResult, *, denials_final: bool) -> None:

@@ -40,7 +40,8 @@ class PrefixStep:
     """What one step did; `progress` counts from the beginning, `effects` only this step.
 
     `failed` names up to 1,000 of the `failed_count` keys that cannot be deleted (when done: that stay, at
-    least). `fault` tells why the bucket or everything waits, `note` what a person should know.
+    least). `fault` tells why the bucket or everything waits, `note` what a person should know. `unknown`:
+    some may have gone that nobody has counted.
     """
 
     state: PrefixState
@@ -51,6 +52,7 @@ class PrefixStep:
     fault: KeyState | None = None
     note: str = ""
     request_ids: tuple[str, ...] = ()
+    unknown: bool = False
 
 
 def prefix_refused(action: events.DeletePrefix, *, min_depth: int = 1) -> str | None:

@@ -147,6 +147,7 @@ class _Work:
     stuck: int = 0
     misses: int = 0
     fault: KeyState | None = None
+    unknown: bool = False
     reached: str | None = None
     effects: Counter[str] = field(default_factory=Counter)
     request_ids: list[str] = field(default_factory=list)
@@ -203,6 +204,7 @@ class _Work:
     def _took(self, page: Page) -> None:
         """Count a page; slow down where nothing gets done, and set the fault once that goes on."""
         self.gone += page.gone
+        self.unknown = self.unknown or page.unknown
         # Out of order every step begins at the start: what stays there may not use the step up.
         self.worked += page.listed - (0 if self.in_order else len(page.failed))
         self.effects[self.pager.effect] += page.gone
@@ -325,4 +327,5 @@ class _Work:
             done.failed_count,
             note=note,
             request_ids=tuple(self.request_ids),
+            unknown=self.unknown,
         )

@@ -9,6 +9,7 @@ from itertools import chain
 
 from sexton.schemas import events
 from sexton.schemas.events import DeleteMode, OutcomeWord
+from sexton.storage import Kind
 from sexton.streaming_jobs.reaper.execution import Execution
 from sexton.streaming_jobs.reaper.fates import EARLIER_PHASE, Earlier, Fate, Seen
 from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
@@ -192,8 +193,7 @@ def _of_prefix(execution: Execution, result: Result) -> Result:
     _add_prefix_effects(execution, step, result)
     result.request_ids = list(step.request_ids)
     for key, state in step.failed:
-        locked = state.retain_until is not None or state.legal_hold or state.kind.value == "refused"
-        word = OutcomeWord.REFUSED if locked else OutcomeWord.DEAD_LETTERED
+        word = OutcomeWord.REFUSED if state.kind is Kind.REFUSED else OutcomeWord.DEAD_LETTERED
         _name(result, key, Fate(word, state.code, str(state)))
     unnamed = step.failed_count - len(step.failed)
     if unnamed:
@@ -201,7 +201,7 @@ def _of_prefix(execution: Execution, result: Result) -> Result:
         result.counts[most] += unnamed
     result.counts[OutcomeWord.DELETED] += step.progress.gone
     if step.fault is not None:
-        result.held = Fate(None, step.fault.code, str(step.fault), unknown=step.progress.gone > 0)
+        result.held, result.unknown = Fate(None, step.fault.code, str(step.fault)), step.unknown
     return result
 
 
@@ -210,7 +210,7 @@ def _add_prefix_effects(execution: Execution, step: PrefixStep, result: Result) 
     lane, action = execution.lane, execution.action
     assert lane is not None
     assert isinstance(action, events.DeletePrefix)
-    kind = max(step.effects, key=lambda name: step.effects[name], default="")
+    kind = next((name for name in step.effects if name != "absent"), "")
     if not kind:
         erases = action.mode is not DeleteMode.HIDE
         kind = lane.effect(EraseAll(action.bucket) if erases else action.bucket)
