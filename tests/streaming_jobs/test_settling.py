@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.support.execute_stage import BUSY, CHANGED, INVALID, Store
+from tests.support.execute_stage import BUSY, CHANGED, CUT, INVALID, MISSING, Store
 from tests.support.task_work import DEFERRED_ID, FIRST, NOW, TOPIC_ID, copied, promised, written
 
 from sexton.schemas.events import (
     DeadLetter,
     DeferredIntent,
+    DeleteMode,
     DeleteObjects,
     DeletePrefix,
     DoneKeys,
@@ -24,7 +25,16 @@ from sexton.schemas.events import (
     Position,
     UnchangedGuard,
 )
-from sexton.storage import StoreRefused, Versioning
+from sexton.storage import (
+    KeyState,
+    Kind,
+    Listed,
+    ListedVersion,
+    Slice,
+    StoreRefused,
+    Versioning,
+    VersionSlice,
+)
 from sexton.streaming_jobs.reaper.judge import Rules
 from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore
 
@@ -51,14 +61,16 @@ def test_what_is_held_is_written_as_a_copy_alone(waited: bool) -> None:
     assert {item for _, items in store.sent for item in items} == ({"left"} if waited else {"gone", "left"})
 
 
-def test_what_waits_for_its_guards_keeps_what_is_known_of_its_keys() -> None:
+@pytest.mark.parametrize("waited", [False, True], ids=["at first", "again"])
+def test_what_waits_for_its_guards_keeps_what_is_known_of_its_keys(waited: bool) -> None:
     """Not yet to be judged when it comes back: gone stays gone, and what may be gone stays that."""
     intent = promised(DeleteObjects("bucket", (("gone", "left"),)), NotBeforeGuard(NOW + timedelta(days=1)))
     store = Store()
-    (copy,) = written(store, copied(intent, keys=GONE, effect_unknown=True))
+    (copy,) = written(store, copied(intent, keys=GONE, effect_unknown=True) if waited else intent)
 
     assert (copy.reason, copy.retry_at, copy.first) == ("not-before", NOW + timedelta(days=1), FIRST)
-    assert (copy.keys, copy.effect_unknown, store.sent) == (GONE, True, [])
+    assert (copy.attempt, copy.keys, copy.effect_unknown) == ((4, GONE, True) if waited else (1, None, False))
+    assert store.sent == []
 
 
 def test_i_7_a_prefix_in_slices_has_one_outcome_at_its_end() -> None:
@@ -75,13 +87,104 @@ def test_i_7_a_prefix_in_slices_has_one_outcome_at_its_end() -> None:
 
 
 @pytest.mark.parametrize("answers", [0, 1], ids=["before a step", "in a step"])
-def test_a_prefix_that_is_held_keeps_how_far_it_came(answers: int) -> None:
+@pytest.mark.parametrize("unknown", [True, False], ids=["of unknown effect", "of known effect"])
+def test_a_prefix_that_is_held_keeps_how_far_it_came(answers: int, unknown: bool) -> None:
     """What earlier slices and attempts did stands in each copy: what is gone, and that more may be."""
     left = iter([None] * answers)
     store = Store(probe_error=lambda bucket: next(left, NO_BUCKET))
-    (copy,) = written(store, copied(PREFIX, gone=10, after="p/5", effect_unknown=True))
+    (copy,) = written(store, copied(PREFIX, gone=10, after="p/5", effect_unknown=unknown))
 
-    assert (copy.reason, copy.gone, copy.after, copy.effect_unknown) == ("NoSuchBucket", 10, "p/5", True)
+    assert (copy.reason, copy.gone, copy.after, copy.effect_unknown) == ("NoSuchBucket", 10, "p/5", unknown)
+
+
+@pytest.mark.parametrize(
+    ("mode", "versioning", "effect"),
+    [
+        (DeleteMode.HIDE, Versioning.OFF, "deleted"),
+        (DeleteMode.HIDE, Versioning.ON, "hidden"),
+        (DeleteMode.ERASE_ALL_VERSIONS, Versioning.ON, "erased"),
+    ],
+)
+@pytest.mark.parametrize("met", [True, False], ids=["one is absent", "nothing is left"])
+def test_i_7_all_slices_of_a_prefix_have_one_effect(
+    mode: DeleteMode, versioning: Versioning, effect: str, met: bool
+) -> None:
+    """I7: what went before went in the same way, also where somebody else was first with all of the rest."""
+    absent = KeyState(Kind.ABSENT, "NoSuchKey")
+    store = Store(objects={"bucket": {"p/1"} if met else set()}, versioning=versioning)
+
+    def first(number: int, bucket: str, item: object) -> KeyState:
+        store.objects.clear()
+        return absent
+
+    def versions(bucket: str, prefix: str, *page: object) -> VersionSlice:
+        names = store.objects.get(bucket, ())
+        return VersionSlice(tuple(ListedVersion(name, "v", True, False) for name in names), None)
+
+    store.answer = first
+    store.version_slice = versions  # type: ignore[attr-defined]
+    (outcome,) = written(store, copied(promised(DeletePrefix("bucket", "p/", mode)), gone=10))
+
+    assert (outcome.counts, outcome.effects) == ({"deleted": 10}, {effect: 10})
+
+
+def test_what_stays_of_a_prefix_is_counted_by_its_word() -> None:
+    """A lock refuses, all else is a dead letter, a thousand are named; and what went is `deleted`."""
+    names = [f"p/{n:04d}" for n in range(1_002)]
+    states = dict.fromkeys(names, INVALID) | {"p/0000": replace(INVALID, legal_hold=True)}
+    store = Store(
+        objects={"bucket": {*names, "p/z"}}, answer=lambda number, bucket, item: states.get(str(item))
+    )
+    dead, outcome = written(store, PREFIX, slices=10_000)
+
+    assert (outcome.outcome, outcome.keys) == ("dead-lettered", 1_003)
+    assert outcome.counts == {"deleted": 1, "refused": 1, "dead-lettered": 1_001}
+    assert dead.keys == names[1:1_000]
+
+
+def test_a_prefix_of_which_some_may_be_gone_uncounted_says_so() -> None:
+    """One answer never came, and then the bucket was missing: nothing is counted, and its copy knows."""
+    store = Store(objects={"bucket": {"p/1"}}, answer=lambda number, bucket, item: MISSING if number else CUT)
+    (copy,) = written(store, PREFIX)
+
+    assert (copy.reason, copy.gone, copy.effect_unknown) == ("NoSuchBucket", 0, True)
+
+
+@pytest.mark.parametrize(
+    ("listed", "known", "expected"),
+    [
+        (("p/1",), {}, "dead-lettered"),
+        ((), {}, "absent"),
+        ((), {"gone": 10}, "deleted"),
+        (None, {}, "dead-lettered"),
+        (None, {"gone": 10}, None),
+        (None, {"effect_unknown": True}, None),
+    ],
+)
+@pytest.mark.parametrize("mode", [DeleteMode.HIDE, DeleteMode.ERASE_ALL_VERSIONS])
+def test_x_19_a_prefix_past_the_age_limit_is_listed_for_its_last_word(
+    mode: DeleteMode, listed: tuple[str, ...] | None, known: dict[str, Any], expected: str | None
+) -> None:
+    """X-19: in the way it asked for; where nothing can be listed and some may be gone it goes on waiting."""
+    store = Store(probe_error=lambda bucket: NO_BUCKET)
+
+    def lists(bucket: str, prefix: str, *, limit: int) -> Slice | VersionSlice:
+        if listed is None:
+            raise NO_BUCKET
+        if mode is DeleteMode.HIDE:
+            return Slice(tuple(Listed(name, "", 0) for name in listed), None)
+        return VersionSlice(tuple(ListedVersion(name, "v", True, True) for name in listed), None)
+
+    # What the other listing shows is no answer to what was asked.
+    name = "list_slice" if mode is DeleteMode.HIDE else "version_slice"
+    setattr(store, name, lists)
+    prefix = promised(DeletePrefix("bucket", "p/", mode))
+    *dead, last = written(store, copied(prefix, waiting_since=NOW - timedelta(days=8), **known))
+
+    assert [(letter.reason, letter.keys) for letter in dead] == [("expired", ["p/"])] * (
+        expected == "dead-lettered"
+    )
+    assert getattr(last, "outcome", None) == expected
 
 
 @pytest.mark.parametrize(("days", "ends"), [(6.9, False), (7.1, True)])
@@ -184,13 +287,14 @@ def test_j_5_changed_is_said_again_where_its_receipt_said_so(
 @pytest.mark.parametrize("readable", [True, False])
 def test_a_dead_letter_names_the_record_that_cannot_be_read(readable: bool) -> None:
     """Of a copy that is whole the intent at its first position, else the copy in the waiting room."""
-    given = copied(b"no intent") if readable else b"no copy"
+    given: Any = copied(b"no intent") if readable else b"no copy"
     plan = {} if readable else {"topic": "deferred", "deferred_topic_id": DEFERRED_ID}
     (dead,) = written(None, given, **plan)
 
     place = ("intents", FIRST) if readable else ("deferred", Position(DEFERRED_ID, 0, FIRST.offset))
     assert (dead.topic, dead.position) == place
     assert dead.raw_value == (b"no intent" if readable else b"no copy")
+    assert dead.written_at == (given.first_written_at if readable else datetime.fromtimestamp(0, UTC))
 
 
 def test_each_key_that_differs_is_named_in_outcome_and_dead_letter() -> None:
@@ -200,7 +304,8 @@ def test_each_key_that_differs_is_named_in_outcome_and_dead_letter() -> None:
     dead, outcome = written(store, promised(DeleteObjects("bucket", (("a", "dead", "locked", "b"),))))
 
     assert (dead.reason, dead.keys, dead.position) == ("InvalidArgument", ["dead"], FIRST)
-    assert (outcome.outcome, outcome.keys) == ("dead-lettered", 4)
+    assert (dead.intent_id, dead.tenant, dead.bucket) == ("intent", "tenant", "bucket")
+    assert (outcome.outcome, outcome.keys, outcome.bucket) == ("dead-lettered", 4, "bucket")
     assert outcome.counts == {"deleted": 2, "dead-lettered": 1, "refused": 1}
     named = {each.key: (each.outcome.value, each.detail) for each in outcome.exceptions}
     assert {key: word for key, (word, _) in named.items()} == {"dead": "dead-lettered", "locked": "refused"}
