@@ -67,3 +67,16 @@ def test_x_19_a_page_without_versions_is_all_only_where_listings_are_exact_and_i
 
     assert words(result) == expected
     assert (result.held is not None) is (expected == {})
+
+
+@pytest.mark.parametrize(("listed", "expected"), [(["v"], {"dead-lettered": 1}), ([], {})])
+def test_x_19_versions_are_listed_also_where_the_bucket_never_said_what_it_is(
+    listed: list[str], expected: dict[str, int]
+) -> None:
+    """X-19: held all the time: a version that a marker hides from a look is there, and none is not seen."""
+    given = erasing("a", earlier=Earlier(), overdue=True)
+    store = Versioned(listed=listed, objects={"b": set()})
+    _, (result,) = run(store, given, held={"b": "SlowDown"})
+
+    assert (words(result), store.looked, store.sent) == (expected, [], [])
+    assert (result.held is not None) is (expected == {})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.execute_stage import BUSY, Store, execution, run, words
+from tests.support.execute_stage import BUSY, CHANGED, INVALID, Store, execution, run, words
 from tests.support.replies import SLOW_DOWN, on_deletes
 from tests.support.s3_recorder import S3Recorder
 
 from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition
-from sexton.storage import BatchDeleter
+from sexton.storage import BatchDeleter, Delete
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
 from sexton.streaming_jobs.reaper.execution import Execution
@@ -74,3 +74,25 @@ def test_a_refused_key_does_not_keep_the_others_waiting_for_ever() -> None:
     _, (result,) = run(store, given, patience_s=2.0)
 
     assert (words(result), result.held) == ({"refused": 1, "dead-lettered": 1}, None)
+
+
+def test_x_16_past_the_age_limit_what_a_final_word_blocks_is_refused() -> None:
+    """X-16: it waits for nobody: its word is not that of the key which stands in its way; nothing goes."""
+    store = Store(answer=lambda number, bucket, item: CHANGED)
+    conditions = {"meta": KeyCondition("meta", "e")}
+    _, (result,) = run(store, execution(["meta"], ["data"], conditions=conditions, overdue=True))
+
+    assert words(result) == {"changed": 1, "refused": 1}
+    assert store.sent == [("b", [Delete("meta", "e")])]
+
+
+def test_x_19_past_the_age_limit_a_final_word_stands_beside_what_waited() -> None:
+    """X-19: only the key that was held is a dead letter for that; the other one keeps the store's reason."""
+    states = {"bad": INVALID, "held": BUSY}
+    store = Store(answer=lambda number, bucket, item: states[str(item)])
+    _, (result,) = run(store, execution(["bad", "held"], overdue=True), patience_s=2.0)
+
+    assert [(key, fate.reason) for key, fate in result.named] == [
+        ("bad", "InvalidArgument"),
+        ("held", "expired"),
+    ]

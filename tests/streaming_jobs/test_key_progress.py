@@ -24,14 +24,19 @@ DONE = [(OutcomeWord.DELETED, "hidden"), (OutcomeWord.DELETED, "erased"), (Outco
 STATES = st.lists(st.lists(st.sampled_from([*DONE, "unknown", "left"]), max_size=8), min_size=1, max_size=4)
 
 
-@given(STATES)
-def test_progress_is_read_as_it_was_written(phases: list[list[Any]]) -> None:
-    """Every key is done, of unknown effect or left, as it was, and left keys keep their phases."""
+@given(STATES, st.booleans())
+def test_progress_is_read_as_it_was_written(phases: list[list[Any]], since: bool) -> None:
+    """Every key is done, of unknown effect or left, as it was, and left keys keep their phases.
+
+    Since when one may have been sent is only told where it is known of all.
+    """
     names = [[f"k{at}-{n}" for n in range(len(phase))] for at, phase in enumerate(phases)]
     states = [state for phase in phases for state in phase]
     keys = [name for phase in names for name in phase]
     done = {n: state for n, state in enumerate(states) if isinstance(state, tuple)}
     unknown = {n: Earlier(1e9 + n) for n, state in enumerate(states) if state == "unknown"}
+    if unknown and not since:
+        unknown[max(unknown)] = Earlier()
 
     written = progress_of(done, unknown, ["r1"])
     assert written is not None
@@ -39,7 +44,7 @@ def test_progress_is_read_as_it_was_written(phases: list[list[Any]]) -> None:
 
     assert read.done == done
     assert read.unknown == {keys[n] for n in unknown}
-    assert read.sent_since == (1e9 + min(unknown) if unknown else None)
+    assert read.sent_since == (1e9 + min(unknown) if unknown and since else None)
     not_done = {keys[n] for n in range(len(keys)) if n not in done}
     assert read.left == [[name for name in phase if name in not_done] for phase in names]
 

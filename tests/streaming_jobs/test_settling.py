@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
 from typing import Any
 
 import pytest
-from tests.support.execute_stage import BUSY, CHANGED, CUT, INVALID, MISSING, Store
-from tests.support.task_work import DEFERRED_ID, FIRST, NOW, TOPIC_ID, copied, promised, written
+from tests.support.execute_stage import BUSY, CHANGED, INVALID, Store
+from tests.support.task_work import (
+    COPY_OFFSET,
+    DEFERRED_ID,
+    FIRST,
+    NOW,
+    TOPIC_ID,
+    Issuer,
+    copied,
+    promised,
+    written,
+)
 
 from sexton.schemas.events import (
     DeadLetter,
     DeferredIntent,
-    DeleteMode,
     DeleteObjects,
-    DeletePrefix,
     DoneKeys,
+    GenerationGuard,
     KeyCondition,
     KeyProgress,
     NotBeforeGuard,
@@ -25,24 +36,15 @@ from sexton.schemas.events import (
     Position,
     UnchangedGuard,
 )
-from sexton.storage import (
-    KeyState,
-    Kind,
-    Listed,
-    ListedVersion,
-    Slice,
-    StoreRefused,
-    Versioning,
-    VersionSlice,
-)
+from sexton.schemas.windows import Window
+from sexton.storage import Delete, Versioning
 from sexton.streaming_jobs.reaper.judge import Rules
+from sexton.streaming_jobs.reaper.pending import Twins
 from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore
 
 KEYS = promised(DeleteObjects("bucket", (("gone", "left"),)))
-PREFIX = promised(DeletePrefix("bucket", "p/"))
 GONE = KeyProgress([DoneKeys(OutcomeWord.DELETED, "deleted", [0, 1])], [], None, ["r"])
 ELSEWHERE = Rules((("another", ""),))
-NO_BUCKET = StoreRefused("no", code="NoSuchBucket", status=404)
 
 
 @pytest.mark.parametrize("waited", [False, True], ids=["at first", "again"])
@@ -73,120 +75,6 @@ def test_what_waits_for_its_guards_keeps_what_is_known_of_its_keys(waited: bool)
     assert store.sent == []
 
 
-def test_i_7_a_prefix_in_slices_has_one_outcome_at_its_end() -> None:
-    """I7: until its last slice only copies are written, which do not grow old; then all is counted."""
-    store = Store(objects={"bucket": {"p/1", "p/2", "p/3"}})
-    (copy,) = written(store, PREFIX, slices=2)
-    assert isinstance(copy, DeferredIntent)
-    (outcome,) = written(store, copy, slices=2)
-
-    assert (copy.reason, copy.gone, copy.attempt, copy.waiting_since) == ("slice", 2, 1, None)
-    assert isinstance(outcome, Outcome)
-    assert (outcome.outcome, outcome.counts, outcome.effects) == ("deleted", {"deleted": 3}, {"deleted": 3})
-    assert outcome.position == FIRST
-
-
-@pytest.mark.parametrize("answers", [0, 1], ids=["before a step", "in a step"])
-@pytest.mark.parametrize("unknown", [True, False], ids=["of unknown effect", "of known effect"])
-def test_a_prefix_that_is_held_keeps_how_far_it_came(answers: int, unknown: bool) -> None:
-    """What earlier slices and attempts did stands in each copy: what is gone, and that more may be."""
-    left = iter([None] * answers)
-    store = Store(probe_error=lambda bucket: next(left, NO_BUCKET))
-    (copy,) = written(store, copied(PREFIX, gone=10, after="p/5", effect_unknown=unknown))
-
-    assert (copy.reason, copy.gone, copy.after, copy.effect_unknown) == ("NoSuchBucket", 10, "p/5", unknown)
-
-
-@pytest.mark.parametrize(
-    ("mode", "versioning", "effect"),
-    [
-        (DeleteMode.HIDE, Versioning.OFF, "deleted"),
-        (DeleteMode.HIDE, Versioning.ON, "hidden"),
-        (DeleteMode.ERASE_ALL_VERSIONS, Versioning.ON, "erased"),
-    ],
-)
-@pytest.mark.parametrize("met", [True, False], ids=["one is absent", "nothing is left"])
-def test_i_7_all_slices_of_a_prefix_have_one_effect(
-    mode: DeleteMode, versioning: Versioning, effect: str, met: bool
-) -> None:
-    """I7: what went before went in the same way, also where somebody else was first with all of the rest."""
-    absent = KeyState(Kind.ABSENT, "NoSuchKey")
-    store = Store(objects={"bucket": {"p/1"} if met else set()}, versioning=versioning)
-
-    def first(number: int, bucket: str, item: object) -> KeyState:
-        store.objects.clear()
-        return absent
-
-    def versions(bucket: str, prefix: str, *page: object) -> VersionSlice:
-        names = store.objects.get(bucket, ())
-        return VersionSlice(tuple(ListedVersion(name, "v", True, False) for name in names), None)
-
-    store.answer = first
-    store.version_slice = versions  # type: ignore[attr-defined]
-    (outcome,) = written(store, copied(promised(DeletePrefix("bucket", "p/", mode)), gone=10))
-
-    assert (outcome.counts, outcome.effects) == ({"deleted": 10}, {effect: 10})
-
-
-def test_what_stays_of_a_prefix_is_counted_by_its_word() -> None:
-    """A lock refuses, all else is a dead letter, a thousand are named; and what went is `deleted`."""
-    names = [f"p/{n:04d}" for n in range(1_002)]
-    states = dict.fromkeys(names, INVALID) | {"p/0000": replace(INVALID, legal_hold=True)}
-    store = Store(
-        objects={"bucket": {*names, "p/z"}}, answer=lambda number, bucket, item: states.get(str(item))
-    )
-    dead, outcome = written(store, PREFIX, slices=10_000)
-
-    assert (outcome.outcome, outcome.keys) == ("dead-lettered", 1_003)
-    assert outcome.counts == {"deleted": 1, "refused": 1, "dead-lettered": 1_001}
-    assert dead.keys == names[1:1_000]
-
-
-def test_a_prefix_of_which_some_may_be_gone_uncounted_says_so() -> None:
-    """One answer never came, and then the bucket was missing: nothing is counted, and its copy knows."""
-    store = Store(objects={"bucket": {"p/1"}}, answer=lambda number, bucket, item: MISSING if number else CUT)
-    (copy,) = written(store, PREFIX)
-
-    assert (copy.reason, copy.gone, copy.effect_unknown) == ("NoSuchBucket", 0, True)
-
-
-@pytest.mark.parametrize(
-    ("listed", "known", "expected"),
-    [
-        (("p/1",), {}, "dead-lettered"),
-        ((), {}, "absent"),
-        ((), {"gone": 10}, "deleted"),
-        (None, {}, "dead-lettered"),
-        (None, {"gone": 10}, None),
-        (None, {"effect_unknown": True}, None),
-    ],
-)
-@pytest.mark.parametrize("mode", [DeleteMode.HIDE, DeleteMode.ERASE_ALL_VERSIONS])
-def test_x_19_a_prefix_past_the_age_limit_is_listed_for_its_last_word(
-    mode: DeleteMode, listed: tuple[str, ...] | None, known: dict[str, Any], expected: str | None
-) -> None:
-    """X-19: in the way it asked for; where nothing can be listed and some may be gone it goes on waiting."""
-    store = Store(probe_error=lambda bucket: NO_BUCKET)
-
-    def lists(bucket: str, prefix: str, *, limit: int) -> Slice | VersionSlice:
-        if listed is None:
-            raise NO_BUCKET
-        if mode is DeleteMode.HIDE:
-            return Slice(tuple(Listed(name, "", 0) for name in listed), None)
-        return VersionSlice(tuple(ListedVersion(name, "v", True, True) for name in listed), None)
-
-    # What the other listing shows is no answer to what was asked.
-    name = "list_slice" if mode is DeleteMode.HIDE else "version_slice"
-    setattr(store, name, lists)
-    prefix = promised(DeletePrefix("bucket", "p/", mode))
-    *dead, last = written(store, copied(prefix, waiting_since=NOW - timedelta(days=8), **known))
-
-    assert [(letter.reason, letter.keys) for letter in dead] == [("expired", ["p/"])] * (
-        expected == "dead-lettered"
-    )
-    assert getattr(last, "outcome", None) == expected
-
-
 @pytest.mark.parametrize(("days", "ends"), [(6.9, False), (7.1, True)])
 def test_x_19_what_a_bucket_holds_ends_past_the_age_limit_alone(days: float, ends: bool) -> None:
     """X-19: younger than seven days it goes on waiting; older, what is there is a dead letter."""
@@ -215,13 +103,6 @@ def test_i_7_what_may_be_gone_is_looked_at_before_the_rest_is_refused(status: in
         assert (row.keys, row.effect_unknown, row.first) == (keys, True, FIRST)
 
 
-def test_i_7_what_is_gone_of_a_prefix_is_counted_when_the_rest_is_refused() -> None:
-    """I7: the slices before have their receipt, and the prefix its word."""
-    (outcome,) = written(Store(), copied(PREFIX, gone=10), rules=ELSEWHERE)
-
-    assert (outcome.outcome, outcome.counts) == ("refused", {"deleted": 10, "refused": 1})
-
-
 def test_what_was_never_sent_is_refused_without_a_look() -> None:
     """Nothing can have happened to it."""
     store = Store()
@@ -235,6 +116,7 @@ def test_what_was_never_sent_is_refused_without_a_look() -> None:
     [
         (KEYS, {"earlier": SentBefore({0: FIRST.offset + 1})}, True),
         (KEYS, {"earlier": SentBefore({0: FIRST.offset, 1: 99})}, False),
+        (KEYS, {"retried": True}, True),
         (copied(KEYS), {"earlier": SentBefore({0: 100})}, True),
         (copied(KEYS), {"earlier": SentBefore({0: 99})}, False),
         (copied(KEYS), {"replayed": Replayed({0: FIRST.offset}, 0.0)}, True),
@@ -242,10 +124,12 @@ def test_what_was_never_sent_is_refused_without_a_look() -> None:
         (copied(KEYS, effect_unknown=True), {}, True),
         (copied(KEYS, effect_unknown=True, keys=KeyProgress([], [], None, [])), {}, False),
         (copied(KEYS, effect_unknown=True, keys=KeyProgress([], [0, 2], None, [])), {}, True),
+        (copied(KEYS), {"twins": Twins(kept={0: frozenset([COPY_OFFSET])})}, True),
     ],
     ids=[
         "begun before",
         "not begun",
+        "a task that runs again",
         "a copy that was begun",
         "a copy that was not",
         "replayed",
@@ -253,6 +137,7 @@ def test_what_was_never_sent_is_refused_without_a_look() -> None:
         "a copy of unknown effect",
         "but of no key",
         "and of both keys",
+        "one of two copies",
     ],
 )
 def test_x_11_what_an_attempt_before_may_have_hidden_is_looked_at_first(
@@ -282,13 +167,48 @@ def test_j_5_changed_is_said_again_where_its_receipt_said_so(
     (outcome,) = written(store, copied(intent) if waited else intent, earlier=SentBefore({0: 100}, said, 5.0))
 
     assert outcome.outcome == expected
+    assert store.sent == [("bucket", [Delete("a", "e")])]  # not without its condition
+
+
+def test_of_two_copies_of_an_intent_one_is_left_alone() -> None:
+    """The later one has the one outcome: nothing is sent for this one, or written of it."""
+    store = Store()
+
+    assert written(store, copied(KEYS), twins=Twins(dropped={0: frozenset([COPY_OFFSET])})) == []
+    assert store.sent == []
+
+
+@pytest.mark.parametrize(
+    ("window", "expected"), [(Window(5, 6), "deleted"), (Window(6), "stale"), (Window(0, 5), "stale")]
+)
+def test_what_waited_is_judged_by_where_it_first_stood(window: Window, expected: str) -> None:
+    """Accepted in time is accepted, however long it waited; its copy's own place says nothing."""
+    intent = promised(DeleteObjects("bucket", (("a",),)), GenerationGuard("tenant", 1))
+    given = copied(intent, first=Position(TOPIC_ID, 1, FIRST.offset))
+    (outcome,) = written(Store(), given, issuer=Issuer(window, partition=1), ends=(10, 10))
+
+    assert (outcome.outcome, outcome.position) == (expected, given.first)
+
+
+@pytest.mark.parametrize(("ago_s", "expected"), [(200, "absent"), (20, "changed"), (None, "absent")])
+def test_j_5_of_several_attempts_the_first_one_counts(ago_s: int | None, expected: str) -> None:
+    """J-5: what has stood for 100 s stood there before a replay 50 s ago, but an attempt may be older."""
+    now = time.time()
+    intent = promised(DeleteObjects("bucket", (("a",),)), UnchangedGuard((KeyCondition("a", "e"),)))
+    store = Store(objects={"bucket": {"a"}}, answer=lambda number, bucket, item: CHANGED)
+    store.headers = {"etag": '"e"', "date": formatdate(now), "last-modified": formatdate(now - 100)}
+    since = None if ago_s is None else datetime.fromtimestamp(now - ago_s, UTC)
+    given = copied(intent, keys=KeyProgress([], [0, 1], since, []))
+    (outcome,) = written(store, given, earlier=SentBefore({0: 100}, since_s=now - 50))
+
+    assert outcome.outcome == expected
 
 
 @pytest.mark.parametrize("readable", [True, False])
 def test_a_dead_letter_names_the_record_that_cannot_be_read(readable: bool) -> None:
     """Of a copy that is whole the intent at its first position, else the copy in the waiting room."""
     given: Any = copied(b"no intent") if readable else b"no copy"
-    plan = {} if readable else {"topic": "deferred", "deferred_topic_id": DEFERRED_ID}
+    plan: dict[str, Any] = {} if readable else {"topic": "deferred", "deferred_topic_id": DEFERRED_ID}
     (dead,) = written(None, given, **plan)
 
     place = ("intents", FIRST) if readable else ("deferred", Position(DEFERRED_ID, 0, FIRST.offset))

@@ -11,6 +11,7 @@ from sexton.issuer.client import Subject, Validation
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.settings import load
+from sexton.schemas.windows import Window
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.decode import Record
 from sexton.streaming_jobs.reaper.dry_store import DryStore
@@ -23,6 +24,7 @@ from sexton.streaming_jobs.reaper.work import Work, settle, take
 TOPIC_ID, DEFERRED_ID = "t" * 22, "d" * 22
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 FIRST = events.Position(TOPIC_ID, 0, 5)
+COPY_OFFSET = 99
 _CODEC = Codec()
 _TYPES = {
     records.OUTCOMES: events.Outcome,
@@ -32,14 +34,16 @@ _TYPES = {
 
 
 class Issuer:
-    """Knows no tenant, and counts what it is asked."""
+    """Knows of each generation the window of one partition (None: it has none), counts its questions."""
 
-    def __init__(self) -> None:
+    def __init__(self, window: Window | None = None, partition: int = 0) -> None:
         self.asked: list[int] = []
+        self._window, self._partition = window, partition
 
     def validate(self, asked: list[Subject], *, at_least: int) -> Validation:
         self.asked.append(len(asked))
-        return Validation(at_least, TOPIC_ID, dict.fromkeys(asked))
+        found = {each: self._window if each.partition == self._partition else None for each in asked}
+        return Validation(at_least, TOPIC_ID, found)
 
 
 def work_of(
@@ -80,15 +84,22 @@ def copied(intent: bytes, **given: Any) -> events.DeferredIntent:
     return events.DeferredIntent(**(copy | given))
 
 
-def written(store: Store | None, given: bytes | events.DeferredIntent, **work: Any) -> list[Any]:
+def written(
+    store: Store | None,
+    given: bytes | events.DeferredIntent,
+    *,
+    issuer: Issuer | None = None,
+    retried: bool = False,
+    **work: Any,
+) -> list[Any]:
     """What is written back of an intent, at `FIRST`, or of a copy, from the waiting room."""
     if isinstance(given, events.DeferredIntent):
         waited: dict[str, Any] = {"topic": records.DEFERRED, "deferred_topic_id": DEFERRED_ID}
-        task, record = (
-            work_of(Issuer(), store, **waited, **work),
-            Record(0, 99, 0, None, _CODEC.encode(given)),
-        )
+        task = work_of(issuer or Issuer(), store, **waited, **work)
+        record = Record(0, COPY_OFFSET, 0, None, _CODEC.encode(given))
     else:
-        task, record = work_of(Issuer(), store, **work), Record(0, FIRST.offset, 0, b"tenant", given)
+        task = work_of(issuer or Issuer(), store, **work)
+        record = Record(0, FIRST.offset, 0, b"tenant", given)
+    task.retried = retried
     take(task, [record])
     return [_CODEC.decode(row.value, _TYPES[row.topic]) for row in settle(task)]
