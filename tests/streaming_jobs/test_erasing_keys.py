@@ -23,6 +23,21 @@ def erasing(*keys: str, **given: Any) -> Execution:
 
 
 @pytest.mark.parametrize(
+    ("listed", "sent", "expected"),
+    [(["new", "middle", "old"], [["middle", "old"], ["new"]], {"deleted": 1}), ([], [], {"absent": 1})],
+)
+def test_all_versions_go_the_newest_last(
+    listed: list[str], sent: list[list[str]], expected: dict[str, int]
+) -> None:
+    """Were the newest gone first, an older one would come to light; where there is none the key is absent."""
+    store = Versioned(listed=listed)
+    _, (result,) = run(store, erasing("a"))
+
+    assert (words(result), result.effects) == (expected, {"erased" if listed else "absent": 1})
+    assert [[getattr(item, "version_id", "") for item in items] for _, items in store.sent] == sent
+
+
+@pytest.mark.parametrize(
     ("state", "expected"),
     [(LOCKED, "refused"), (DENIED, "dead-lettered"), (INVALID, "dead-lettered"), (ERROR, None)],
     ids=["locked", "denied", "final", "transient"],

@@ -266,6 +266,14 @@ def test_request_ids_are_those_that_carried_the_keys() -> None:
     assert [result.request_ids for result in results] == [["r0"], ["r1"], ["r0"]]
 
 
+def test_a_key_without_a_condition_names_its_request_beside_one_that_has_one() -> None:
+    """One intent's keys of both kinds go in two requests: it names both."""
+    given = execution(["a", "b"], conditions={"a": KeyCondition("a", etag="e")})
+    _, (result,) = run(Store(), given)
+
+    assert result.request_ids == ["r0", "r1"]
+
+
 def test_a_key_that_waited_for_the_probe_names_its_request() -> None:
     """What is refused until the store was tried has the id of the request that took it in the end."""
     refused = KeyState(Kind.REFUSED, "ConditionNotChecked", "", 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.support.execute_stage import (
     BUSY,
@@ -91,6 +93,48 @@ def test_x_7_one_bad_bucket_holds_its_own_intents(state: KeyState) -> None:
     assert words(good) == {"deleted": 1}
     assert executor.troubled() == {"bad": state.code}
     assert executor.healthy() == {"good"}
+
+
+@pytest.mark.parametrize("one_goes", [False, True])
+def test_x_7_a_thousand_denied_keys_are_a_bucket_that_denies_all_unless_one_went(one_goes: bool) -> None:
+    """X-7: the others are not even tried then; where one went each is denied for itself."""
+    store = Store(answer=lambda number, bucket, item: None if one_goes and item == "k0000" else DENIED)
+    executor, (result,) = run(store, execution([f"k{n:04d}" for n in range(2_500)]))
+
+    assert executor.troubled() == ({} if one_goes else {"b": "AccessDenied"})
+    assert words(result) == ({"deleted": 1, "dead-lettered": 2_499} if one_goes else {})
+    assert sum(sizes(store)) == (2_500 if one_goes else 2_000)
+
+
+@pytest.mark.parametrize(("patience_s", "requests"), [(0.5, 1), (50.0, 3)])
+def test_x_13_a_bucket_that_asks_for_more_than_patience_is_held_at_once(
+    patience_s: float, requests: int
+) -> None:
+    """X-13: nobody waits for it, and it is not asked again before its time; a shorter time is waited for."""
+    busy = replace(BUSY, retry_after_s=1.0)
+    store = Store(answer=lambda number, bucket, item: busy if number < 2 else None)
+    executor, (result,) = run(store, execution(["a"]), patience_s=patience_s)
+
+    assert len(store.sent) == requests
+    assert (result.held is not None) is (requests == 1)
+    assert executor.troubled() == ({"b": "SlowDown"} if requests == 1 else {})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NoReply("late", effect_unknown=True, code="ReadTimeout"),
+        StoreRefused("busy", code="SlowDown", status=503),
+    ],
+    ids=lambda error: error.code,
+)
+def test_a_bucket_that_does_not_say_at_once_what_it_is_is_asked_again(error: Exception) -> None:
+    """What passes closes no bucket: nothing is sent before the answer, and all of it after."""
+    answers = iter([error])
+    store = Store(probe_error=lambda bucket: next(answers, None))
+    executor, (result,) = run(store, execution(["a"]))
+
+    assert (words(result), executor.troubled()) == ({"deleted": 1}, {})
 
 
 def test_x_7_a_fault_of_everything_ends_the_task() -> None:

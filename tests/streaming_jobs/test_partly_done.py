@@ -41,6 +41,7 @@ def test_a_denied_key_beside_a_bucket_that_is_closed_does_not_hang(sent: bool) -
     assert first.held is not None
     assert second.held is not None
     assert (first.unknown, second.unknown) == (sent, False)
+    assert {item for _, items in store.sent for item in items} == {"a", "b"}  # nor is the bucket asked
 
 
 @pytest.mark.parametrize("phases", [(["a", "b"],), (["a"], ["b"])])

@@ -118,7 +118,12 @@ class Store:
         future: Future[BatchResult] = Future()
         whole = {*states.values()} if len(states) == len(items) else set()
         fault = next((state for state in whole if len(whole) == 1 and state.kind in _WHOLE), None)
-        future.set_result(BatchResult(bucket, len(items), states, request_ids=(f"r{number}",), fault=fault))
+        wait_s = fault.retry_after_s if fault else None
+        future.set_result(
+            BatchResult(
+                bucket, len(items), states, request_ids=(f"r{number}",), fault=fault, retry_after_s=wait_s
+            )
+        )
         return future
 
 
