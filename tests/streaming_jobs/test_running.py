@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 from tests.support.chain import Chain
 from tests.support.commands import Command
+from tests.support.families import family
 from tests.support.intents import promised
 from tests.support.replies import on_deletes
 from tests.support.running import running
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
+from tests.support.waits import until
 
 from sexton.deploy.local import Installation
 from sexton.schemas import records
@@ -116,6 +118,24 @@ def test_sigterm_to_the_whole_process_group_is_a_stop(
     s3.script(None)
     chain.reap(s3_endpoint_url=s3.url)
     assert chain.words() == {asked: "deleted"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_spark_starts_is_a_stop(start: Callable[..., Command], number: signal.Signals) -> None:
+    """Told to the whole process group, as a terminal and `timeout` do: code 0, no trace, no JVM is left."""
+    command = start()
+    seen: dict[int, str] = {}
+
+    def jvm_is_there() -> bool:
+        seen.update(family(command.process.pid))
+        return any("org.apache.spark.deploy.SparkSubmit" in line for line in seen.values())
+
+    command.until(jvm_is_there)
+    os.killpg(command.process.pid, number)
+
+    assert command.wait(60) == 0, command.printed
+    assert [line for line in command.lines if "at org." in line or "Traceback" in line] == []
+    until(lambda: not [pid for pid in seen if Path(f"/proc/{pid}").exists()], 20)
 
 
 def test_j_3_without_issuer_the_micro_batch_is_held(

@@ -121,17 +121,25 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
             f"metrics cannot be served on port {settings.metrics_port}: {error.strerror}",
             hint="--metrics-port or SEXTON_METRICS_PORT names a port that is free; 0 takes one",
         ) from error
-    spark = open_session(settings, "sexton-reaper")
-    jvm = jvm_process(spark)
+    jvm = None
 
     def abandon() -> None:
         if jvm is not None:
             jvm.kill()
 
     stop = StopFlag(settings.reaper_grace_s, abandon)
-    stop.install()
+    stop.install()  # an interrupt while Spark starts would leave its JVM behind
     try:
-        Reaper(settings, spark, stop, once=once, metrics_port=port).run()
+        spark = open_session(settings, "sexton-reaper")
+    except Exception:
+        if stop.is_set:
+            return  # a signal to the whole process group has ended the JVM that was starting
+        raise
+    jvm = jvm_process(spark)
+    stop.install()  # Spark has taken SIGINT for itself
+    try:
+        if not stop.is_set:
+            Reaper(settings, spark, stop, once=once, metrics_port=port).run()
     finally:
         # A signal to the whole process group ends the JVM, too: what is gone needs no stop, and what the
         # reaper raised is what has to be told.
