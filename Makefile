@@ -31,7 +31,7 @@ test: setup  ## all tests but the slowest; PYTEST_ARGS="tests/deploy -k local" f
 	@$(BIN)/python -m pytest -m "not faults and not outages and not stores" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-faults: setup  ## the slow tests of faults: brokers and reapers killed or paused, a cluster with a slow task
-	@$(BIN)/python -m pytest -m faults -n 2 --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m faults $(PYTEST_ARGS)
 
 test-outages: setup  ## a reaper that outlives registry, issuer, Redis and its only broker: minutes, on a calm machine
 	@$(BIN)/python -m pytest -m outages tests/streaming_jobs $(PYTEST_ARGS)

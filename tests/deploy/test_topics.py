@@ -10,14 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.support.topic_settings import configure
 
 from sexton.deploy.local import LocalStack
 from sexton.deploy.topics import check_topics, create_installation, create_topics, delete_topics
@@ -45,13 +40,6 @@ def empty(stack: LocalStack) -> Iterator[Settings]:
 def admin(stack: LocalStack) -> AdminClient:
     """An admin client of the stack's broker."""
     return AdminClient({"bootstrap.servers": stack.env["SEXTON_KAFKA_BOOTSTRAP_SERVERS"]})
-
-
-def _set(admin: AdminClient, topic: str, name: str, value: str) -> None:
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(timeout=20)
 
 
 @pytest.mark.real
@@ -82,9 +70,9 @@ class TestOnARealBroker:
     def test_wrong_settings_are_reported(self, empty: Settings, admin: AdminClient, cli: Cli) -> None:
         """A compacted log and an intents topic with the producer's timestamps: exit 1, each is named."""
         create_topics(empty, partitions=2)
-        _set(admin, empty.topic("generations"), "cleanup.policy", "compact")
-        _set(admin, empty.topic("intents"), "message.timestamp.type", "CreateTime")
-        _set(admin, empty.topic("intents"), "unclean.leader.election.enable", "true")
+        configure(empty, "generations", "cleanup.policy", "compact")
+        configure(empty, "intents", "message.timestamp.type", "CreateTime")
+        configure(empty, "intents", "unclean.leader.election.enable", "true")
 
         done = cli("topics", "check", "--format", "json", env=_env(empty))
 

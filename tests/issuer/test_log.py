@@ -8,14 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
 from tests.support.issuing import Serve, Write, attach, newest
+from tests.support.topic_settings import configure
 
 from sexton.deploy.local import Installation
 from sexton.deploy.topics import create_topics
@@ -25,7 +20,6 @@ from sexton.issuer.log import LogReader, LogWriter
 from sexton.issuer.positions import Positions, WrongTopic
 from sexton.issuer.service import Service
 from sexton.schemas import events, records
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import LogBroken, SextonError
 from sexton.schemas.settings import Settings
 
@@ -143,15 +137,7 @@ def test_j_13_a_topic_is_created_again(fresh: Installation, serve: Serve, topic:
 
 def test_compacted_topics_are_refused(fresh: Installation) -> None:
     """An issuer does not start where compaction could drop what windows rest on."""
-    name = fresh.settings.topic(records.INTENTS)
-    change = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[change])
-    admin = AdminClient(fresh.settings.kafka())
-    admin.incremental_alter_configs([resource])[resource].result(10)
-    until = Deadline.after(5)
-    while Cluster(fresh.settings).topics([name])[name].found.config["cleanup.policy"] != "compact":
-        assert until.left()
-        time.sleep(0.05)
+    configure(fresh.settings, records.INTENTS, "cleanup.policy", "compact")
 
     with pytest.raises(WrongTopic, match=r"cleanup.policy is compact"):
         Service(fresh.settings)

@@ -10,14 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 from pyspark.sql import SparkSession
+from tests.support.topic_settings import configure
 
 from sexton.issuer.client import IssuerClient
 from sexton.schemas import events, records
@@ -140,11 +134,7 @@ class Chain:
 
     def configure(self, topic: str, name: str, value: str) -> None:
         """Change a setting of a topic."""
-        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, self.settings.topic(topic), incremental_configs=[entry])
-        admin = AdminClient(self.settings.kafka())
-        for future in admin.incremental_alter_configs([resource]).values():
-            future.result(20)
+        configure(self.settings, topic, name, value)
 
     def messages(self, topic: str) -> list[Message]:
         """Every committed record of a topic, as it came."""

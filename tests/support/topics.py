@@ -18,13 +18,14 @@ from sexton.schemas.topics import TOPICS, config_for
 def recreate(settings: Settings, topic: str) -> None:
     """Delete a topic and create it again under its name, as a hurried operator does."""
     name = settings.topic(topic)
-    admin = AdminClient(settings.kafka())
+    admin, cluster, deadline = AdminClient(settings.kafka()), Cluster(settings), time.monotonic() + 30
+    old = cluster.topic_id(name)
     admin.delete_topics([name], operation_timeout=20)[name].result(20)
     need = next(need for need in TOPICS if need.name == topic)
     partitions = need.partitions if need.exact else 4
     made = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config_for(need, 1))
-    cluster, deadline = Cluster(settings), time.monotonic() + 30
-    while not cluster.topics([name]):
+    # Brokers hear of it later than the controller: the old one may still be listed.
+    while cluster.topic_id(name) in (None, old):
         assert time.monotonic() < deadline
         with suppress(KafkaException):  # the old one is not gone yet, or the new one is there already
             admin.create_topics([made], operation_timeout=20)[name].result(20)
