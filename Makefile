@@ -14,7 +14,7 @@ STAMP := $(VENV)/.setup-$(shell cat $(REQUIREMENTS) pyproject.toml Makefile depl
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars go stores demo test test-faults test-outages test-stores test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
+.PHONY: help setup jars go stores demo test test-faults test-stores test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,13 +28,10 @@ demo: setup  ## the guided end-to-end run on a throw-away local stack
 setup: $(STAMP) jars  ## virtual environment, packages, broker jars (once)
 
 test: setup  ## all tests but the slowest; PYTEST_ARGS="tests/deploy -k local" for some, WORKERS=0 for one process
-	@$(BIN)/python -m pytest -m "not faults and not outages and not stores" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not faults and not stores" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-test-faults: setup  ## the slow tests of faults: brokers and reapers killed or paused, a cluster with a slow task
+test-faults: setup  ## the slow tests of faults: what a reaper needs is killed, paused or taken away
 	@$(BIN)/python -m pytest -m faults $(PYTEST_ARGS)
-
-test-outages: setup  ## a reaper that outlives registry, issuer, Redis and its only broker: minutes, on a calm machine
-	@$(BIN)/python -m pytest -m outages tests/streaming_jobs $(PYTEST_ARGS)
 
 model: $(STAMP)  ## search the protocol's model in larger worlds than the tests do
 	@$(BIN)/python -m tests.model

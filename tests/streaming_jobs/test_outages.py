@@ -22,7 +22,7 @@ from sexton.schemas import events
 from sexton.schemas.registry import open_codec
 from sexton.storage import ObjectStore, StoreSettings
 
-pytestmark = [pytest.mark.real, pytest.mark.outages, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.faults, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
