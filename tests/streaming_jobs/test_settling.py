@@ -111,6 +111,16 @@ def test_what_was_never_sent_is_refused_without_a_look() -> None:
     assert (outcome.outcome, outcome.counts, store.looked) == ("refused", {"refused": 2}, [])
 
 
+@pytest.mark.parametrize("below", [FIRST.offset, FIRST.offset + 1], ids=["new", "begun before"])
+def test_a_refusal_of_what_was_begun_before_says_so(below: int) -> None:
+    """A narrower allow-list forbids looking too: the word is `refused`, and does not hide an earlier start."""
+    store = Store()
+    (outcome,) = written(store, KEYS, rules=ELSEWHERE, earlier=SentBefore({0: below}))
+
+    assert (outcome.outcome, store.looked, store.sent) == ("refused", [], [])
+    assert ("begun before" in outcome.verdict.detail) is (below > FIRST.offset)
+
+
 @pytest.mark.parametrize(
     ("given", "plan", "looks"),
     [

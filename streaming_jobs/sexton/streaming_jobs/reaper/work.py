@@ -7,7 +7,7 @@ every request is acknowledged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from pyspark import TaskContext
@@ -42,6 +42,7 @@ DEFERRED = "deferred"
 _FIRST_KEYS = 10_000
 _INTENTS_PER_SUBJECT = 2
 _ASKING_SHARE = 0.25
+_BEGUN_BEFORE = "it was begun before, and what became of its keys then is not known"
 _PIECE_BYTES = 256 * 1024  # some 3,000 keys, decoded in a few milliseconds
 
 
@@ -349,4 +350,7 @@ def _settle_one(work: Work, decoded: Decoded, verdict: events.Verdict, execution
     else:
         word = UNTRIED[verdict.result].value
         counts.settled(word, {word: key_count(decoded.intent.action)})
+        if verdict.result is events.VerdictResult.REFUSED and _earlier(work, decoded) is not None:
+            # Allowed then, its keys may be gone. Where it is not allowed now, nothing is looked at either.
+            verdict = replace(verdict, detail=f"{verdict.detail}; {_BEGUN_BEFORE}")
     work.rows.append(settler.outcome(decoded, verdict, result))
