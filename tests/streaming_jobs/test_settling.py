@@ -113,7 +113,7 @@ def test_what_was_never_sent_is_refused_without_a_look() -> None:
 
 @pytest.mark.parametrize("below", [FIRST.offset, FIRST.offset + 1], ids=["new", "begun before"])
 def test_a_refusal_of_what_was_begun_before_says_so(below: int) -> None:
-    """A narrower allow-list forbids looking too: the word is `refused`, and does not hide an earlier start."""
+    """A narrower allow-list forbids looking too: the word is `refused`, and tells of an earlier start."""
     store = Store()
     (outcome,) = written(store, KEYS, rules=ELSEWHERE, earlier=SentBefore({0: below}))
 

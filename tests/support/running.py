@@ -59,7 +59,8 @@ def running(chain: Chain, **overrides: Any) -> Iterator[Running]:
 
     def run() -> None:
         try:
-            made.ended.set_result(reaper.run())
+            reaper.run()
+            made.ended.set_result(None)
         except BaseException as error:  # noqa: BLE001 - raised again by who waits
             made.ended.set_exception(error)
 
