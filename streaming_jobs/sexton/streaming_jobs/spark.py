@@ -99,6 +99,8 @@ def open_session(
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.extraJavaOptions", " ".join(options))
+            # On a cluster Spark's own: there this package may come with the tasks.
+            .config("spark.python.daemon.module", "sexton.streaming_jobs.worker_daemon")
         )
         jars = connector_jars(settings.cache_dir)
         if jars:

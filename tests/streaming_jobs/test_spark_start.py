@@ -1,10 +1,14 @@
-"""The archive of Spark's classes: used where it fits, left aside without a word where it does not."""
+"""What makes Spark start quickly: an archive of its classes, workers that are forked with their imports."""
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
@@ -26,6 +30,23 @@ def test_spark_maps_the_archive_that_the_set_up_made(stack: LocalStack, spark: S
     assert jvm is not None
     assert str(archive) in Path(f"/proc/{jvm.pid}/maps").read_text()
     assert class_archive.make(stack.settings.cache_dir) is None
+
+
+@pytest.mark.real
+@pytest.mark.spark
+def test_a_worker_is_forked_with_what_it_runs(spark: SparkSession) -> None:
+    """Its parent is our daemon, and not Spark's own, which has imported nothing of ours."""
+
+    def seen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        parent = Path(f"/proc/{os.getppid()}/cmdline").read_text()
+        yield pa.RecordBatch.from_pydict({"name": [parent, *(name for name in sys.modules)]})
+
+    rows = spark.createDataFrame([("a row",)], "name string").mapInArrow(seen, "name string").collect()
+    parent, *modules = (row.name for row in rows if row.name != "a row")
+
+    assert "\0sexton.streaming_jobs.worker_daemon\0" in parent
+    assert "sexton.streaming_jobs.reaper.task" in modules
 
 
 def test_an_archive_that_does_not_fit_is_no_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
