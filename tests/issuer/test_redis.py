@@ -57,40 +57,45 @@ def test_i_4_flushed_all_the_time(fresh: Installation, serve: Serve) -> None:
     client.close()
 
 
-@pytest.mark.parametrize(
-    "claimed",
-    [
-        "4294967294@2",
-        "9@1",
-        "4294967294@999999",
-        "junk",
-        "",
-        "7",
-        "1@1",
-        "2@0001",
-        "2@000000000000001",
-        "02@1",
-        b"\xff",
-        b"2@\xff",
-        b"2@1\x00",
-        "1" * 400 + "@1",
-    ],
-)
-def test_i_17_redis_claims_another_number(fresh: Installation, serve: Serve, claimed: str | bytes) -> None:
+CLAIMS: list[str | bytes] = [
+    "4294967294@AT",  # where its newest event stands, and the one before
+    "9@BEFORE",
+    "4294967294@999999",
+    "junk",
+    "",
+    "7",
+    "1@BEFORE",
+    "2@0001",
+    "2@000000000000001",
+    "02@BEFORE",
+    b"\xff",
+    b"2@\xff",
+    b"2@1\x00",
+    "1" * 400 + "@1",
+]
+
+
+def test_i_17_redis_claims_another_number(fresh: Installation, serve: Serve) -> None:
     """I-17: whatever Redis claims, the next number is the log's newest plus one, and Redis is corrected."""
     service = serve(fresh.settings)
-    attach(service, "n", "t")
-    attach(service, "n", "t")
     client, names = redis_of(fresh.settings), keys(fresh.settings, log_id(service))
-    client.hset(names["newest"], "t", claimed)
-    client.hset(names["proposed"], "t", "4294967294")
+    for number, claim in enumerate(CLAIMS):
+        tenant, told = f"t{number}", counter(service, "disagreements")
+        attach(service, "n", tenant)
+        attach(service, "n", tenant)
+        current = client.hget(names["newest"], tenant)
+        at, claimed = int(current.partition(b"@")[2]), claim
+        if isinstance(claim, str):
+            claimed = claim.replace("AT", f"{at}").replace("BEFORE", f"{at - 1}")
+        client.hset(names["newest"], tenant, claimed)
+        client.hset(names["proposed"], tenant, "4294967294")
 
-    assert newest(service, "t", 2)
-    assert client.hget(names["newest"], "t") == b"2@2"
-    client.hset(names["newest"], "t", claimed)
-    assert attach(service, "n", "t") == 3
-    lies = claimed not in ("", "9@1", "1@1")  # an older entry, or none, is only late
-    assert counter(service, "disagreements") == (2 if lies else 0)
+        assert newest(service, tenant, 2), claimed
+        assert client.hget(names["newest"], tenant) == current
+        client.hset(names["newest"], tenant, claimed)
+        assert attach(service, "n", tenant) == 3, claimed
+        lies = claim not in ("", "9@BEFORE", "1@BEFORE")  # an older entry, or none, is only late
+        assert counter(service, "disagreements") - told == (2 if lies else 0), claimed
     client.close()
 
 
