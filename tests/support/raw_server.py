@@ -34,6 +34,8 @@ def raw_server(speak: Speak, tls: ssl.SSLContext | None = None) -> Iterator[str]
                 connection, _ = listener.accept()
             except OSError:
                 return
+            # Else a small answer waits for the other side, and is lost when the connection is closed.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
                 with tls.wrap_socket(connection, server_side=True) if tls else connection as ready:
                     speak(ready)
