@@ -63,6 +63,9 @@ def clean(budget: SharedBudget, keys: int = 1_000, seconds: float = 0.05) -> Non
     budget.report(BUCKET, keys, throttled=False, retry_after_s=None, seconds=seconds)
 
 
+_ENDLESS = 10_000_000
+
+
 def sent(world: World, budgets: list[SharedBudget], seconds: float, step: float = 0.01) -> int:
     """How many keys go out when all tasks send whatever they may."""
     keys, until = 0, world.now + seconds
@@ -70,6 +73,7 @@ def sent(world: World, budgets: list[SharedBudget], seconds: float, step: float 
         for budget in budgets:
             while budget.take(BUCKET, 1_000) == 0.0:
                 keys += 1_000
+                assert keys < _ENDLESS, "nothing bounds what is sent"
         world.now += step
     return keys
 
