@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}"
 # librdkafka's names for what the Java client calls otherwise; equal names pass as they are.
 _JAVA_NAMES = {"sasl.mechanisms": "sasl.mechanism"}
 _PASSED = ("security.protocol", "sasl.", "ssl.")
+_LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
 def connector_jars(cache_dir: Path) -> list[Path]:
@@ -73,7 +73,6 @@ def open_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # What a callback of ours raised is raised again in this process, where it is reported once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    log_config = resources.files("sexton.streaming_jobs") / "log4j2.properties"
     builder = (
         SparkSession.builder.appName(app)
         .config("spark.sql.session.timeZone", "UTC")
@@ -90,15 +89,12 @@ def open_session(
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit, whose own settings stand
         if class_options is None:
             class_options = archive_options(settings.cache_dir)
-        # C1 alone: this JVM moves bytes between Kafka and Python, C2 costs more than it saves there.
-        options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={log_config}"]
-        options += class_options
         builder = (
             builder.master(f"local[{settings.reaper_cores}]")
             .config("spark.driver.memory", memory)
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.extraJavaOptions", " ".join(options))
+            .config("spark.driver.extraJavaOptions", _java_options(_LOG_CONFIG, class_options))
         )
         jars = connector_jars(settings.cache_dir)
         if jars:
@@ -155,6 +151,17 @@ def kafka_source_options(settings: Settings, topic: str) -> dict[str, str]:
         # Each task was seen to wait this long before its first records, half a second by default.
         "kafka.fetch.max.wait.ms": "20",
     }
+
+
+def _java_options(log_config: Path, class_options: Sequence[str]) -> str:
+    """Return the options of the driver's JVM as one text, which Spark takes apart as a shell does."""
+    # C1 alone: this JVM moves bytes between Kafka and Python, C2 costs more than it saves there.
+    options = [
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        f"-Dlog4j2.configurationFile={log_config.as_uri()}",
+    ]
+    return " ".join(map(_quoted, [*options, *class_options]))
 
 
 def _quoted(text: str) -> str:
