@@ -133,7 +133,7 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
         spark = open_session(settings, "sexton-reaper")
     except Exception:
         if stop.is_set:
-            return  # a signal to the whole process group has ended the JVM that was starting
+            return  # sent to all processes, the signal has ended the JVM that was starting
         raise
     jvm = jvm_process(spark)
     stop.install()  # Spark has taken SIGINT for itself
@@ -141,7 +141,6 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
         if not stop.is_set:
             Reaper(settings, spark, stop, once=once, metrics_port=port).run()
     finally:
-        # A signal to the whole process group ends the JVM, too: what is gone needs no stop, and what the
-        # reaper raised is what has to be told.
+        # A JVM that is gone needs no stop, and what the reaper raised is what has to be told.
         with suppress(OSError, Py4JError):
             spark.stop()

@@ -33,6 +33,7 @@ CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}"
 # librdkafka's names for what the Java client calls otherwise; equal names pass as they are.
 _JAVA_NAMES = {"sasl.mechanisms": "sasl.mechanism"}
 _PASSED = ("security.protocol", "sasl.", "ssl.")
+_DAEMON = "sexton.streaming_jobs.daemon"
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
@@ -91,6 +92,7 @@ def open_session(
             class_options = archive_options(settings.cache_dir)
         builder = (
             builder.master(f"local[{settings.reaper_cores}]")
+            .config("spark.python.daemon.module", _DAEMON)
             .config("spark.driver.memory", memory)
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
@@ -103,6 +105,8 @@ def open_session(
         else:
             builder = builder.config("spark.jars.packages", CONNECTOR)
     session = builder.getOrCreate()
+    if jvm_process(session) is not None:
+        _leave_stop_signals_to_us(session)
     # Asked for and not overruled: who has set it for all jobs of a cluster has to know that this one differs.
     if session.sparkContext.getConf().get("spark.speculation", "false").lower() != "false":
         raise InvalidSettings(
@@ -116,6 +120,15 @@ def jvm_process(spark: SparkSession) -> subprocess.Popen[bytes] | None:
     """Return the session's JVM when this process started it, None under spark-submit."""
     gateway: Any = spark.sparkContext._gateway
     return getattr(gateway, "proc", None)
+
+
+def _leave_stop_signals_to_us(session: SparkSession) -> None:
+    """Let the JVM go on when all processes of a service are told to stop; without us it ends by itself.
+
+    SIGINT it ignores from the start: PySpark sees to that.
+    """
+    signals: Any = session._jvm.sun.misc  # type: ignore[union-attr]
+    signals.Signal.handle(signals.Signal("TERM"), signals.SignalHandler.SIG_IGN)
 
 
 def kafka_options(settings: Settings) -> dict[str, str]:
