@@ -235,6 +235,7 @@ def test_j_3_a_stop_does_not_wait_for_the_issuer(chain: Chain, installation: Ins
     chain.emit(chain.intent("t", 1, ["a"]))
     with running(chain) as reaper:
         reaper.until(lambda: reaper.events("held"))
+        assert reaper.events("held")[0]["topic"] == records.INTENTS
         assert reaper.end() < 15
 
     installation.start_issuer()
