@@ -105,7 +105,8 @@ def fetch(jars: JarSet, cache: Path) -> Path:
     with _lock(cache / f".{jars.folder}.lock"):
         if not missing(jars, cache):
             return folder
-        print(f"fetching {jars.folder} into {cache} (once)", file=sys.stderr)
+        megabytes = sum(jar.size for jar in _locked()[jars.folder].values()) / 1e6
+        print(f"fetching {jars.folder} into {cache} (once, {megabytes:.0f} MB)", file=sys.stderr)
         with tempfile.TemporaryDirectory(prefix=f".{jars.folder}-", dir=cache) as temporary:
             downloaded = _download(jars, cache, Path(temporary))
             _verify(jars, downloaded)
