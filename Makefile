@@ -95,6 +95,7 @@ $(STAMP):
 	@echo "setting up $(VENV) (once)" >&2
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install -q --require-hashes -r requirements/build.txt
+	@echo "fetching and installing packages, Spark among them: some minutes" >&2
 	@$(PIP) install -q --require-hashes --no-build-isolation -r requirements/dev.txt
 	@$(PIP) install -q --no-deps --no-build-isolation -e .
 	@touch $@

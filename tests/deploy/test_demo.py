@@ -123,9 +123,11 @@ def test_demo_fails_when_a_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_demo_command_runs_from_nothing(cli: Cli) -> None:
-    """`sexton demo` starts its own stack, tells the story and exits with 0."""
+    """`sexton demo` starts its own stack, tells the slow steps, then the story, and exits with 0."""
     done = cli("demo", timeout=240)
 
     assert done.returncode == 0, done.stderr
+    for step in ("kafka: ready", "redis: ready", "s3: ready", "issuer: ready", "spark: ready"):
+        assert step in done.stderr
     assert "Every check held" in done.stdout
     assert all(promise in done.stdout for promise in CHECKS)

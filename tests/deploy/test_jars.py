@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
-from sexton.deploy import jars
+from sexton.deploy import jars, java
 from sexton.schemas import settings
 from sexton.schemas.errors import EnvironmentFault
+from sexton.streaming_jobs import class_archive, spark
 
 CACHE = settings.load().cache_dir.expanduser()
 
@@ -87,3 +90,46 @@ def test_a_failed_fetch_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         jars.fetch(jars.CONNECTOR, tmp_path / "cache")
 
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [f".{jars.CONNECTOR.folder}.lock"]
+
+
+def test_a_set_up_that_is_whole_is_looked_at_again_only_when_something_changed(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither Java nor Spark is looked for unless a jar, the archive or what decides on them is another."""
+    (cache / jars.BROKER.folder).symlink_to(jars.fetch(jars.BROKER, CACHE), target_is_directory=True)
+    archive = tmp_path / "classes.jsa"
+    looked: list[Path] = []
+    archive.touch()
+    monkeypatch.setenv("SEXTON_CACHE_DIR", str(cache))
+    monkeypatch.setenv("JAVA_HOME", str(java.find(CACHE).home))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(class_archive, "make", looked.append)
+    monkeypatch.setattr(spark, "archive_path", lambda _: archive)
+
+    def looks() -> bool:
+        looked.clear()
+        assert jars.main() == 0
+        return bool(looked)
+
+    def bring_back(each: jars.JarSet, _: Path) -> None:
+        if each is jars.CONNECTOR:
+            (tmp_path / "away").rename(cache / each.folder)
+
+    assert (looks(), looks()) == (True, False)
+    archive.unlink()
+    assert looks()
+    archive.touch()
+    assert not looks()
+    monkeypatch.setenv("SEXTON_LOG_LEVEL", "INFO")
+    assert (looks(), looks()) == (True, False)
+    (tmp_path / "java").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "java").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert (looks(), looks()) == (True, False)
+    (cache / jars.CONNECTOR.folder).rename(tmp_path / "away")
+    monkeypatch.setattr(jars, "fetch", bring_back)
+    assert (looks(), looks()) == (True, False)
+    assert capsys.readouterr().err == ""
+
+    monkeypatch.setenv("SEXTON_ALOW", "x")
+    assert jars.main() == 2

@@ -130,3 +130,22 @@ def test_a_password_is_in_no_traceback() -> None:
         load({"SEXTON_REDIS_URL": f"user:{password}@cache:6379", "SEXTON_KAFKA_EXTRA": f'["{password}"]'})
 
     assert password not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("ALOW", "did you mean SEXTON_ALLOW? docs/settings.md lists every setting"),
+        ("KAFKA_BOOTSTRAP_SERVER", "did you mean SEXTON_KAFKA_BOOTSTRAP_SERVERS? docs/"),
+        ("REAPER_CORE", "did you mean SEXTON_REAPER_CORES? docs/"),
+        ("NOTHING_LIKE_IT", "docs/settings.md lists every setting"),
+    ],
+)
+def test_a_misspelt_name_is_refused_with_the_one_that_was_meant(name: str, hint: str, tmp_path: Path) -> None:
+    """In the environment and in a file, with the closest name where one is close."""
+    file = tmp_path / "sexton.toml"
+    file.write_text(f'{name.lower()} = "x"\n')
+    for environ in ({f"SEXTON_{name}": "x"}, {"SEXTON_CONFIG": str(file)}):
+        with pytest.raises(InvalidSettings, match=f"^unknown .*: SEXTON_{name}$") as refused:
+            load(environ)
+        assert str(refused.value.hint).startswith(hint)

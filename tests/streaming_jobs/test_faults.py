@@ -26,14 +26,14 @@ TRACE = (
     ],
 )
 def test_workers_error_is_found_in_the_text(kind: type[SextonError], holds: bool) -> None:
-    """An environment fault holds the micro-batch; anything else of ours fails it, with its own message."""
+    """An environment fault holds the micro-batch; other errors of ours fail it; message and hint stay."""
     line = f"{kind.__module__}.{kind.__qualname__}: no answer: 503"
 
     fault = fault_of(RuntimeError(TRACE.format(line)))
 
     assert isinstance(fault, SextonError)
     assert isinstance(fault, EnvironmentFault) == holds
-    assert str(fault) == "no answer: 503"
+    assert (str(fault), fault.hint) == ("no answer: 503", kind.usual_hint)
 
 
 def test_foreign_errors_are_not_ours() -> None:

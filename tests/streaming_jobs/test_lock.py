@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import threading
@@ -19,6 +20,8 @@ from tests.support.s3_recorder import Recorded, S3Recorder
 from sexton.schemas import events
 from sexton.schemas.cluster import Member
 from sexton.schemas.errors import KafkaUnavailable
+from sexton.schemas.settings import Settings
+from sexton.streaming_jobs.reaper.checkpoint import local_identity
 from sexton.streaming_jobs.reaper.lease import CONFIRMED_S, Clocks, Holder, Lease, LockLost
 from sexton.streaming_jobs.reaper.lock import CheckpointLock, CheckpointLocked
 
@@ -163,6 +166,59 @@ def test_x_20_another_checkpoint_is_another_lock(chain: Chain) -> None:
         first.check()
     finally:
         first.release()
+
+
+@real
+def test_q_2_a_second_reaper_is_refused_before_spark_starts(
+    settings: Settings, start: Callable[..., Command]
+) -> None:
+    """Q-2: it says at once who holds the lock, waits as for a dead one, exits with 1; no JVM starts."""
+    folder = Path(str(settings.checkpoint))
+    folder.mkdir(parents=True)
+    (folder / "sexton-id").write_text("0123456789abcdef" * 2)
+    held = CheckpointLock(settings, "0123456789abcdef" * 2)
+    held.acquire()
+    try:
+        second = start()
+        assert second.wait() == 1, second.printed
+        held.check()
+    finally:
+        held.release()
+
+    named = f"process {socket.gethostname()}/{os.getpid()} on "
+    assert [line["holder"].startswith(named) for line in second.events("locked")] == [True]
+    assert f"error: another reaper runs on this checkpoint: {named}" in second.printed
+    assert "incubator" not in second.printed  # the first thing that a JVM of Spark's prints
+
+
+@real
+def test_a_lock_that_becomes_free_is_waited_for(settings: Settings) -> None:
+    """A holder that ends within the time is no reason to refuse; a stop ends the wait, too."""
+    held, asking = CheckpointLock(settings, "one"), CheckpointLock(settings, "one")
+    held.acquire()
+    told: list[str] = []
+    asking.await_free(told.append, lambda _: True)
+    ending = threading.Timer(1, held.release)
+    ending.start()
+
+    asking.await_free(told.append, threading.Event().wait)
+
+    ending.join()
+    assert len(told) == 2
+    asking.await_free(told.append, lambda _: False, 0)
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize("form", ["{}", "{}/", "file:{}", "file://{}"])
+def test_a_local_checkpoint_is_known_without_spark(tmp_path: Path, form: str) -> None:
+    """Its id is read where Spark has written it; half an id, or none, is for Spark to judge."""
+    path = form.format(tmp_path)
+    assert local_identity(path) is None
+    (tmp_path / "sexton-id").write_text("0123456789abcdef")
+    assert local_identity(path) is None
+    (tmp_path / "sexton-id").write_text("0123456789abcdef" * 2)
+    assert local_identity(path) == "0123456789abcdef" * 2
+    assert local_identity(f"s3a:/{tmp_path}") is None
 
 
 class Group:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.support.chain import Chain
 from tests.support.commands import Command
-from tests.support.families import family
+from tests.support.families import family, send_all
 from tests.support.intents import promised
 from tests.support.replies import on_deletes
 from tests.support.running import running
@@ -37,6 +37,11 @@ def s3(s3: S3Recorder) -> S3Recorder:
     """The recorder with a bucket of two objects."""
     s3.create_bucket("bucket", {"a": b"", "b": b""})
     return s3
+
+
+def quiet(command: Command) -> bool:
+    """Whether it has printed no trace, neither Java's nor Python's."""
+    return not [line for line in command.lines if "\tat " in line or "Traceback" in line or "error" in line]
 
 
 def test_command_works_off_what_is_there(
@@ -102,22 +107,82 @@ def test_x_14_the_grace_limit_abandons_the_running_micro_batch(
     assert chain.words() == {asked: "deleted"}
 
 
-def test_sigterm_to_the_whole_process_group_is_a_stop(
-    chain: Chain, s3: S3Recorder, start: Callable[..., Command]
+def to_the_group(command: Command, number: signal.Signals) -> None:
+    """Signal a process group, as a terminal and `timeout` do."""
+    os.killpg(command.process.pid, number)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(
+    ("send", "number"),
+    [(to_the_group, signal.SIGINT), (send_all, signal.SIGTERM)],
+    ids=["Ctrl-C", "control group"],
+)
+def test_a_stop_that_is_told_to_all_processes_lets_the_micro_batch_settle(
+    chain: Chain,
+    s3: S3Recorder,
+    start: Callable[..., Command],
+    send: Callable[[Command, signal.Signals], None],
+    number: signal.Signals,
 ) -> None:
-    """A signal that ends the JVM, too, in the middle of a micro-batch: code 75, and a restart converges."""
-    s3.script(lambda request: Reply(delay_s=5, act_first=True) if request.is_delete_objects else None)
+    """X-14: only the driver acts on it: the micro-batch is finished, code 0, no trace, nothing left."""
+    reached, told = threading.Event(), threading.Event()
+
+    def slowly(request: Recorded) -> None:
+        reached.set()
+        told.wait(20)
+        time.sleep(1)  # it has time to end too early
+
+    s3.script(on_deletes(slowly))
     (asked,) = chain.emit(promised(chain, "a"))
     command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
-    command.until(lambda: "a" not in s3.objects("bucket"))
+    command.until(reached.is_set)
+    seen = family(command.process.pid)
 
-    os.killpg(command.process.pid, signal.SIGTERM)
+    send(command, number)
+    told.set()
 
-    assert command.wait(30) == 75, command.printed
-    assert "internal error" not in command.printed
-    s3.script(None)
-    chain.reap(s3_endpoint_url=s3.url)
+    assert command.wait(20) == 0, command.printed
+    assert quiet(command)
+    assert len(seen) >= 4, seen  # driver, JVM, parent of the workers, worker
+    until(lambda: not [pid for pid in seen if Path(f"/proc/{pid}").exists()], 20)
     assert chain.words() == {asked: "deleted"}
+    assert chain.reap(s3_endpoint_url=s3.url).records == 0
+
+
+@pytest.mark.faults
+def test_sigterm_to_the_process_group_while_idle(
+    chain: Chain, s3: S3Recorder, start: Callable[..., Command]
+) -> None:
+    """X-14: with workers that wait for the next micro-batch it ends soon: code 0, no trace, nothing left."""
+    chain.emit(promised(chain, "a"))
+    command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
+    command.until(lambda: command.events("micro_batch"))
+    time.sleep(1)  # until it is idle
+    seen = family(command.process.pid)
+
+    to_the_group(command, signal.SIGTERM)
+
+    assert command.wait(20) == 0, command.printed
+    assert quiet(command)
+    until(lambda: not [pid for pid in seen if Path(f"/proc/{pid}").exists()], 20)
+
+
+@pytest.mark.faults
+def test_x_14_nothing_is_left_of_a_driver_that_was_killed(
+    chain: Chain, s3: S3Recorder, start: Callable[..., Command]
+) -> None:
+    """X-14: JVM and workers, which take no notice of SIGTERM, end with the driver, whatever ends it."""
+    chain.emit(promised(chain, "a"))
+    command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
+    command.until(lambda: command.events("micro_batch"))
+    seen = family(command.process.pid)
+
+    command.process.kill()
+
+    until(
+        lambda: not [pid for pid in seen if pid != command.process.pid and Path(f"/proc/{pid}").exists()], 20
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -134,7 +199,7 @@ def test_a_signal_while_spark_starts_is_a_stop(start: Callable[..., Command], nu
     os.killpg(command.process.pid, number)
 
     assert command.wait(60) == 0, command.printed
-    assert [line for line in command.lines if "at org." in line or "Traceback" in line] == []
+    assert quiet(command)
     until(lambda: not [pid for pid in seen if Path(f"/proc/{pid}").exists()], 20)
 
 
@@ -173,6 +238,7 @@ def test_j_3_a_stop_does_not_wait_for_the_issuer(chain: Chain, installation: Ins
     chain.emit(chain.intent("t", 1, ["a"]))
     with running(chain) as reaper:
         reaper.until(lambda: reaper.events("held"))
+        assert reaper.events("held")[0]["topic"] == records.INTENTS
         assert reaper.end() < 15
 
     installation.start_issuer()

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache as memoized
 from pathlib import Path
@@ -31,6 +31,8 @@ KAFKA_VERSION = "4.3.1"
 SPARK_VERSION = "4.2.0"
 _RETRIEVE = "lib/[artifact]-[revision](-[classifier]).[ext]"
 _FETCH_SECONDS = 900
+_ARCHIVES = ("pyspark", "sexton.streaming_jobs.class_archive", "sexton.streaming_jobs.spark")
+_NOTE = ".sexton-jars"  # in the virtual environment, whose Spark the archive fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ def fetch(jars: JarSet, cache: Path) -> Path:
     with _lock(cache / f".{jars.folder}.lock"):
         if not missing(jars, cache):
             return folder
-        print(f"fetching {jars.folder} into {cache} (once)", file=sys.stderr)
+        megabytes = sum(jar.size for jar in _locked()[jars.folder].values()) / 1e6
+        print(f"fetching {jars.folder} into {cache} (once, {megabytes:.0f} MB)", file=sys.stderr)
         with tempfile.TemporaryDirectory(prefix=f".{jars.folder}-", dir=cache) as temporary:
             downloaded = _download(jars, cache, Path(temporary))
             _verify(jars, downloaded)
@@ -199,10 +202,47 @@ def _lock(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _given(environ: Mapping[str, str]) -> str:
+    """Return a digest of what decides where the cache is, and which Java archives the classes of which Spark.
+
+    Of settings the names: a wrong one is told by who loads them, and a value may be a password.
+    """
+    names = sorted(name for name in environ if name.startswith("SEXTON_"))
+    where = [environ.get(name, "") for name in ("SEXTON_CACHE_DIR", "SEXTON_CONFIG", "HOME", "JAVA_HOME")]
+    home = Path(environ.get("JAVA_HOME") or os.devnull) / "bin" / "java"
+    found = shutil.which("java", path=environ.get("PATH", os.defpath))
+    files = [home, Path(found or os.devnull), Path(environ.get("SEXTON_CONFIG") or os.devnull)]
+    specs = map(importlib.util.find_spec, _ARCHIVES)
+    files += [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
+    told = [*names, *where, *(f"{file.resolve()} {_changed_at(file)}" for file in files)]
+    return hashlib.sha256("\n".join([os.getcwd(), *told]).encode()).hexdigest()
+
+
+def _changed_at(file: Path) -> int:
+    return file.stat().st_mtime_ns if file.is_file() else 0
+
+
+def _is_made(note: Path, given: str) -> bool:
+    """Tell whether all is there that was when the note was written, without a look at Java and Spark."""
+    try:
+        noted, cache, archive = note.read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError):
+        return False
+    whole = not missing(BROKER, Path(cache)) and not missing(CONNECTOR, Path(cache))
+    return noted == given and whole and Path(archive).is_file()
+
+
 def main() -> int:
-    """Fetch both jar sets into the cache, and archive Spark's classes; exit code 75 if it fetches none."""
+    """Fetch both jar sets into the cache, and archive Spark's classes; exit code 75 if it fetches none.
+
+    Without a word where all is there, as each call of make finds it.
+    """
+    note, given = Path(sys.prefix) / _NOTE, _given(os.environ)
+    if _is_made(note, given):
+        return 0
     from sexton.schemas import settings
     from sexton.streaming_jobs import class_archive
+    from sexton.streaming_jobs.spark import archive_path
 
     try:
         cache = settings.load().cache_dir.expanduser()
@@ -211,6 +251,10 @@ def main() -> int:
         os.environ["JAVA_HOME"] = str(java.find(cache).home)
         if wrong := class_archive.make(cache):
             print(f"no archive of Spark's classes, so it takes longer to start: {wrong}", file=sys.stderr)
+        else:
+            with suppress(OSError):  # then the next call looks at everything again
+                note.unlink(missing_ok=True)
+                note.write_text("\n".join((given, str(cache), str(archive_path(cache)))), encoding="utf-8")
     except SextonError as error:
         return tell_error(error)
     return 0

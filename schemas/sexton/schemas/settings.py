@@ -5,6 +5,7 @@ Names are fixed (`SEXTON_...`); an unknown one is an error: a misspelt safety se
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -25,6 +26,7 @@ __all__ = ["PREFIX", "SettingRow", "Settings", "explain", "load"]
 
 PREFIX = "SEXTON_"
 _FILE_VARIABLE = "SEXTON_CONFIG"
+_LISTED = "docs/settings.md lists every setting"
 _URLS = ("issuer_url", "s3_endpoint_url", "schema_registry_url", "redis_url")
 _SECRET = ("issuer_token", "issuer_tokens", "kafka_extra", *_URLS)  # values that no message may hold
 
@@ -248,7 +250,7 @@ def _invalid(error: Mapping[str, Any], sources: Mapping[str, str]) -> InvalidSet
     told = in_words(error, secret=name in _SECRET)
     return InvalidSettings(
         f"{PREFIX}{name.upper()} ({sources.get(name, 'default')}): {told}",
-        hint="docs/settings.md lists every setting",
+        hint=_LISTED,
     )
 
 
@@ -270,9 +272,9 @@ class _Isolated(Settings):
 def _known(values: dict[str, Any], what: str) -> dict[str, Any]:
     for name in values:
         if name not in Settings.model_fields:
-            raise InvalidSettings(
-                f"unknown {what}: {PREFIX}{name.upper()}", hint="docs/settings.md lists every setting"
-            )
+            close = difflib.get_close_matches(name, Settings.model_fields, n=1)
+            meant = f"did you mean {PREFIX}{close[0].upper()}? " if close else ""
+            raise InvalidSettings(f"unknown {what}: {PREFIX}{name.upper()}", hint=f"{meant}{_LISTED}")
     return {name: value for name, value in values.items() if value != ""}
 
 

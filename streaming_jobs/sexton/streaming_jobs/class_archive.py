@@ -40,7 +40,7 @@ def make(cache_dir: Path) -> str | None:
     path = archive_path(cache_dir)
     if path.is_file():
         return None
-    print("archiving the classes of Spark (once)", file=sys.stderr)
+    print("archiving the classes of Spark (once, half a minute)", file=sys.stderr)
     unfinished = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         done = subprocess.run(

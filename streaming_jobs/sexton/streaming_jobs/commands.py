@@ -7,13 +7,16 @@ import sys
 from collections import Counter
 from contextlib import suppress
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sexton.schemas import settings as settings_module
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.forms import to_json
+
+if TYPE_CHECKING:
+    from sexton.streaming_jobs.reaper.stop import StopFlag
 
 __all__ = ["app"]
 
@@ -108,19 +111,11 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
     """Run the streaming job in this process until it is done or stopped."""
     from py4j.protocol import Py4JError
 
-    from sexton.streaming_jobs.reaper.job import Reaper, checkpoint_of
+    from sexton.streaming_jobs.reaper.job import Reaper
     from sexton.streaming_jobs.reaper.progress import serve_metrics
     from sexton.streaming_jobs.reaper.stop import StopFlag
     from sexton.streaming_jobs.spark import jvm_process, open_session
 
-    checkpoint_of(settings)  # before Spark starts, which takes a while
-    try:
-        port = serve_metrics(settings.metrics_port)
-    except OSError as error:
-        raise EnvironmentFault(
-            f"metrics cannot be served on port {settings.metrics_port}: {error.strerror}",
-            hint="--metrics-port or SEXTON_METRICS_PORT names a port that is free; 0 takes one",
-        ) from error
     jvm = None
 
     def abandon() -> None:
@@ -129,11 +124,21 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
 
     stop = StopFlag(settings.reaper_grace_s, abandon)
     stop.install()  # an interrupt while Spark starts would leave its JVM behind
+    await_free_checkpoint(settings, stop)  # before Spark starts, which takes a while
+    if stop.is_set:
+        return
+    try:
+        port = serve_metrics(settings.metrics_port)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"metrics cannot be served on port {settings.metrics_port}: {error.strerror}",
+            hint="--metrics-port or SEXTON_METRICS_PORT names a port that is free; 0 takes one",
+        ) from error
     try:
         spark = open_session(settings, "sexton-reaper")
     except Exception:
         if stop.is_set:
-            return  # a signal to the whole process group has ended the JVM that was starting
+            return  # sent to all processes, the signal has ended the JVM that was starting
         raise
     jvm = jvm_process(spark)
     stop.install()  # Spark has taken SIGINT for itself
@@ -141,7 +146,23 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
         if not stop.is_set:
             Reaper(settings, spark, stop, once=once, metrics_port=port).run()
     finally:
-        # A signal to the whole process group ends the JVM, too: what is gone needs no stop, and what the
-        # reaper raised is what has to be told.
+        # A JVM that is gone needs no stop, and what the reaper raised is what has to be told.
         with suppress(OSError, Py4JError):
             spark.stop()
+
+
+def await_free_checkpoint(settings: settings_module.Settings, stop: StopFlag) -> None:
+    """Return at a stop, or once no other reaper is seen to hold the checkpoint; the lock is not taken here.
+
+    Without Spark only a local checkpoint can be looked into. Raises InvalidSettings when none is set,
+    CheckpointLocked.
+    """
+    from sexton.streaming_jobs.reaper.checkpoint import local_identity
+    from sexton.streaming_jobs.reaper.job import checkpoint_of
+    from sexton.streaming_jobs.reaper.lock import CheckpointLock
+    from sexton.streaming_jobs.reaper.progress import Progress
+
+    identity = local_identity(checkpoint_of(settings))
+    if identity is not None:
+        tell = Progress().note
+        CheckpointLock(settings, identity).await_free(lambda by: tell("locked", holder=by), stop.wait)

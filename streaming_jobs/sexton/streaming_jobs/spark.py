@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,8 @@ CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}"
 # librdkafka's names for what the Java client calls otherwise; equal names pass as they are.
 _JAVA_NAMES = {"sasl.mechanisms": "sasl.mechanism"}
 _PASSED = ("security.protocol", "sasl.", "ssl.")
+_DAEMON = "sexton.streaming_jobs.worker_daemon"
+_LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
 def connector_jars(cache_dir: Path) -> list[Path]:
@@ -73,7 +74,6 @@ def open_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # What a callback of ours raised is raised again in this process, where it is reported once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    log_config = resources.files("sexton.streaming_jobs") / "log4j2.properties"
     builder = (
         SparkSession.builder.appName(app)
         .config("spark.sql.session.timeZone", "UTC")
@@ -90,17 +90,14 @@ def open_session(
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit, whose own settings stand
         if class_options is None:
             class_options = archive_options(settings.cache_dir)
-        # C1 alone: this JVM moves bytes between Kafka and Python, C2 costs more than it saves there.
-        options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={log_config}"]
-        options += class_options
         builder = (
             builder.master(f"local[{settings.reaper_cores}]")
+            # On a cluster Spark's own: there this package may come with the tasks.
+            .config("spark.python.daemon.module", _DAEMON)
             .config("spark.driver.memory", memory)
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.extraJavaOptions", " ".join(options))
-            # On a cluster Spark's own: there this package may come with the tasks.
-            .config("spark.python.daemon.module", "sexton.streaming_jobs.worker_daemon")
+            .config("spark.driver.extraJavaOptions", _java_options(_LOG_CONFIG, class_options))
         )
         jars = connector_jars(settings.cache_dir)
         if jars:
@@ -109,6 +106,8 @@ def open_session(
         else:
             builder = builder.config("spark.jars.packages", CONNECTOR)
     session = builder.getOrCreate()
+    if jvm_process(session) is not None:
+        _leave_stop_signals_to_us(session)
     # Asked for and not overruled: who has set it for all jobs of a cluster has to know that this one differs.
     if session.sparkContext.getConf().get("spark.speculation", "false").lower() != "false":
         raise InvalidSettings(
@@ -122,6 +121,15 @@ def jvm_process(spark: SparkSession) -> subprocess.Popen[bytes] | None:
     """Return the session's JVM when this process started it, None under spark-submit."""
     gateway: Any = spark.sparkContext._gateway
     return getattr(gateway, "proc", None)
+
+
+def _leave_stop_signals_to_us(session: SparkSession) -> None:
+    """Let the JVM go on when all processes of a service are told to stop; without us it ends by itself.
+
+    SIGINT it ignores from the start: PySpark sees to that.
+    """
+    signals: Any = session._jvm.sun.misc  # type: ignore[union-attr]
+    signals.Signal.handle(signals.Signal("TERM"), signals.SignalHandler.SIG_IGN)
 
 
 def kafka_options(settings: Settings) -> dict[str, str]:
@@ -157,6 +165,17 @@ def kafka_source_options(settings: Settings, topic: str) -> dict[str, str]:
         # Each task was seen to wait this long before its first records, half a second by default.
         "kafka.fetch.max.wait.ms": "20",
     }
+
+
+def _java_options(log_config: Path, class_options: Sequence[str]) -> str:
+    """Return the options of the driver's JVM as one text, which Spark takes apart as a shell does."""
+    # C1 alone: this JVM moves bytes between Kafka and Python, C2 costs more than it saves there.
+    options = [
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        f"-Dlog4j2.configurationFile={log_config.as_uri()}",
+    ]
+    return " ".join(map(_quoted, [*options, *class_options]))
 
 
 def _quoted(text: str) -> str:

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from sexton.deploy.demo.checks import Result, check
 from sexton.deploy.demo.evidence import Evidence
 from sexton.deploy.demo.story import TENANTS, Story
 from sexton.deploy.local import BUCKET, LocalStack
+from sexton.deploy.output import say
 from sexton.schemas.errors import SextonError
 from sexton.schemas.settings import Settings
 
@@ -75,13 +76,13 @@ def _run(console: Console, teller: Teller, folder: Path, resources: ExitStack) -
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("SEXTON_", "AWS_"))}
     if cache := os.environ.get("SEXTON_CACHE_DIR"):
         environ["SEXTON_CACHE_DIR"] = cache
-    stack = LocalStack.start(folder, environ=environ)
+    stack = LocalStack.start(folder, environ=environ, say=say)
     resources.callback(stack.stop)
     os.environ.update({name: value for name, value in stack.env.items() if name.startswith("AWS_")})
     os.environ["JAVA_HOME"] = str(java.find(stack.settings.cache_dir.expanduser()).home)
     with ThreadPoolExecutor(1) as starter:
         session = starter.submit(_open_session, stack.settings, resources)
-        story = Story(stack.settings, BUCKET, lambda: _reap(stack.settings, session.result()), teller)
+        story = Story(stack.settings, BUCKET, lambda: _reap(stack.settings, session), teller)
         story.play()
     evidence = story.evidence()
     results = check(evidence, story.expected())
@@ -92,16 +93,21 @@ def _run(console: Console, teller: Teller, folder: Path, resources: ExitStack) -
 def _open_session(settings: Settings, resources: ExitStack) -> Any:
     from sexton.streaming_jobs.spark import open_session
 
+    begun = time.monotonic()
     session = open_session(settings, "sexton-demo")
     resources.callback(session.stop)
+    say(f"spark: ready ({time.monotonic() - begun:.1f} s)")
     return session
 
 
-def _reap(settings: Settings, session: Any) -> None:
+def _reap(settings: Settings, starting: Future[Any]) -> None:
     from sexton.streaming_jobs.reaper.job import Reaper
     from sexton.streaming_jobs.reaper.progress import Progress
     from sexton.streaming_jobs.reaper.stop import StopFlag
 
+    if not starting.done():
+        say("spark: still starting")
+    session = starting.result()
     # A person reads the story; what the reaper says of each micro-batch is kept beside the servers' logs.
     with (settings.state_dir / "logs" / "reaper.log").open("a") as log:
         stop = StopFlag(settings.reaper_grace_s, lambda: None)

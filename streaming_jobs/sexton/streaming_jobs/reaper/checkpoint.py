@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -20,7 +21,15 @@ from pyspark.sql import SparkSession
 
 from sexton.schemas.errors import InvalidSettings, SextonError
 
-__all__ = ["Binding", "Checkpoint", "CheckpointRefused", "check_binding", "check_retention", "parse_offsets"]
+__all__ = [
+    "Binding",
+    "Checkpoint",
+    "CheckpointRefused",
+    "check_binding",
+    "check_retention",
+    "local_identity",
+    "parse_offsets",
+]
 
 _FORMAT = 1
 _NAME = "sexton-binding.json"
@@ -143,6 +152,22 @@ def check_log_file(text: str, name: str) -> None:
             json.loads(line)
     except ValueError as error:
         raise _damaged(name, f"it is cut, or no JSON: {error}") from error
+
+
+def local_identity(path: str) -> str | None:
+    """Return the id of a checkpoint in a local folder as it stands there, without Spark.
+
+    None where there is none yet, or another file system has it: then `Checkpoint.identity` knows it.
+    """
+    scheme, colon, rest = path.partition(":")
+    if colon and "/" not in scheme and scheme != "file":
+        return None
+    folder = Path("/" + rest.lstrip("/") if scheme == "file" and colon else path)
+    try:
+        text = (folder / _IDENTITY).read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return None
+    return text if len(text) == _ID_LENGTH else None
 
 
 def _damaged(name: str, why: str) -> CheckpointRefused:

@@ -48,7 +48,8 @@ def fault_of(error: BaseException) -> SextonError | None:
         path, _, message = line.strip().partition(": ")
         found = ours.get(path)
         if found is not None:
-            return EnvironmentFault(message) if issubclass(found, EnvironmentFault) else SextonError(message)
+            kind = EnvironmentFault if issubclass(found, EnvironmentFault) else SextonError
+            return kind(message, hint=found.usual_hint)
     return None
 
 

@@ -12,6 +12,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
@@ -25,6 +26,7 @@ from sexton.streaming_jobs.reaper.lease import SESSION_S, Holder, Lease, LockLos
 __all__ = ["CheckpointLock", "CheckpointLocked"]
 
 _WAIT_S = 12.0  # a holder that was killed is noticed within this
+_ASK_S = 0.3
 
 
 class CheckpointLocked(SextonError):
@@ -60,10 +62,26 @@ class CheckpointLock:
             self.release()
             if failure is not None:
                 raise KafkaUnavailable(f"the checkpoint cannot be locked: {failure}")
-            raise CheckpointLocked(
-                f"another reaper runs on this checkpoint: {holder}",
-                hint="docs/operating.md, 'A second reaper'",
-            )
+            raise _locked(holder)
+
+    def await_free(
+        self, tell: Callable[[str], None], pause: Callable[[float], bool], wait_s: float = _WAIT_S
+    ) -> None:
+        """Return once nobody holds the lock, or cannot be said to; it is not taken, `acquire` decides.
+
+        `tell` is called with the holder's name at once; one that was killed has the time of `acquire`.
+        `pause` waits for some seconds, and returns whether to give up waiting. Raises CheckpointLocked that
+        names the holder, KafkaUnavailable.
+        """
+        cluster, deadline, told = Cluster(self._settings), time.monotonic() + wait_s, False
+        while holder := self._named(cluster):
+            if time.monotonic() > deadline:
+                raise _locked(holder)
+            if not told:
+                tell(holder)
+                told = True
+            if pause(_ASK_S):
+                return
 
     def release(self) -> None:
         """Give the lock back at once."""
@@ -138,16 +156,20 @@ class CheckpointLock:
 
     def _holder(self) -> str:
         """Name who holds the lock; in the middle of a rebalance Kafka does not say: ask again for a while."""
-        holders: list[str] = []
         try:
             cluster, deadline = Cluster(self._settings), time.monotonic() + SESSION_S
-            while not holders and time.monotonic() < deadline:
-                holders = [
-                    f"process {member.client_id} on {member.host}"
-                    for member in cluster.group_members(self.group)
-                    if member.assigned
-                ]
+            while not (holder := self._named(cluster)) and time.monotonic() < deadline:
                 time.sleep(0.1)
         except KafkaUnavailable as error:
             return f"unknown ({error})"
-        return ", ".join(holders) or "unknown"
+        return holder or "unknown"
+
+    def _named(self, cluster: Cluster) -> str:
+        members = cluster.group_members(self.group)
+        return ", ".join(f"process {each.client_id} on {each.host}" for each in members if each.assigned)
+
+
+def _locked(holder: str) -> CheckpointLocked:
+    return CheckpointLocked(
+        f"another reaper runs on this checkpoint: {holder}", hint="docs/operating.md, 'A second reaper'"
+    )

@@ -99,7 +99,7 @@ class MicroBatches:
                     raise
                 if self.once and time.monotonic() - held_since > _ONCE_HOLD_S:
                     raise fault from error
-                self.progress.held(str(fault), wait_s)
+                self.progress.held(topic, fault, wait_s)
             self.stop.wait(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
             if topic == records.INTENTS:

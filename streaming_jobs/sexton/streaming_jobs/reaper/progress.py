@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from prometheus_client import Counter, Gauge, start_http_server
 
 from sexton.schemas import records
+from sexton.schemas.errors import EnvironmentFault
 from sexton.streaming_jobs.reaper.counts import Counts
 
 __all__ = ["Progress", "serve_metrics"]
@@ -99,10 +100,11 @@ class Progress:
             }
         )
 
-    def held(self, fault: str, wait_s: float) -> None:
-        """Say that the micro-batch waits for the environment; offsets stay."""
+    def held(self, topic: str, fault: EnvironmentFault, wait_s: float) -> None:
+        """Say that a topic's micro-batch waits for the environment; offsets stay."""
         HELD.inc()
-        self._print({"event": "held", "fault": fault, "next_try_s": round(wait_s, 1)})
+        line = {"event": "held", "topic": topic, "fault": str(fault), "hint": fault.hint}
+        self._print({**line, "next_try_s": round(wait_s, 1)})
 
     def note(self, event: str, **values: Any) -> None:
         """Say anything else."""
@@ -129,6 +131,9 @@ def _for_people(line: dict[str, Any]) -> str:
             f"({line['keys_per_s']:,} keys/s) {words}; backlog {line['backlog']:,}, "
             f"oldest {line['oldest_pending_s']:.0f} s, done in {line['eta_s']:.0f} s"
         )
+    if line["event"] == "held":
+        hint = f"; {line['hint']}" if line["hint"] else ""
+        return f"reaper: {line['topic']} held, next try in {line['next_try_s']:g} s: {line['fault']}{hint}"
     rest = " ".join(f"{name}={value}" for name, value in line.items() if name not in ("event", "at"))
     return f"reaper: {line['event'].replace('_', ' ')} {rest}".rstrip()
 

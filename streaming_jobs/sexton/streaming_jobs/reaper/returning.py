@@ -82,7 +82,7 @@ class Returning:
             if self.batches.once:
                 raise
             self._wait_s = min(2 * self._wait_s, _LONGEST_POLL_S)
-            self.batches.progress.held(str(fault), self._wait_s)
+            self.batches.progress.held(records.DEFERRED, fault, self._wait_s)
             return False
         self._wait_s = _POLL_S
         if not due:
