@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 
 from tests.safeguards.__main__ import chosen
 from tests.safeguards.lines import (
+    TREE,
     edited,
     load,
     module_of,
@@ -27,6 +30,14 @@ def test_q_6_each_safeguard_stands_once_compiles_without_and_names_tests_that_ex
         assert edited(line)
         assert node_ids(line.tests)
     assert [name for name, times in Counter(line.name for line in LINES).items() if times > 1] == []
+
+
+def test_q_6_the_cases_that_are_named_exist() -> None:
+    """Q-6: where a line names one case of a test, pytest finds it."""
+    cases = sorted({test for line in LINES for test in node_ids(line.tests) if "[" in test})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *cases]
+    done = subprocess.run(command, cwd=TREE, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
 
 
 def test_q_6_what_may_be_edited_unseen_stands_once_and_has_a_reason() -> None:
