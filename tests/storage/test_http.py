@@ -149,7 +149,7 @@ class TestTorn:
             CHUNKED + b"-2\r\nok\r\n0\r\n\r\n",
             CHUNKED + b"0x2\r\nok\r\n0\r\n\r\n",
             CHUNKED + b"1" * 5000,
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\nok",
+            CHUNKED[:-2] + b"Content-Length: 12\r\n\r\n2\r\nok\r\n0\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 1\r\n\r\nok",
             b"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nok",
