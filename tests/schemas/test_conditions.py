@@ -42,6 +42,8 @@ def test_both_conditions_of_a_key_count(apart: bool) -> None:
 
     check_intent(asked)
     assert conditions_of(asked) == {"a": KeyCondition("a", ETAG, "v1")}
+    turned = intent([two[1]], [two[0]])
+    assert conditions_of(turned) == {"a": KeyCondition("a", f'"{ETAG}"', "v1")}
 
 
 def test_a_condition_on_a_key_that_is_not_deleted_is_refused() -> None:

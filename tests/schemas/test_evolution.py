@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+from typing import Any
 
 import pytest
 from tests.schemas.samples import INTENT, OLDER, SAMPLES, golden
@@ -46,6 +47,31 @@ def test_f_3_versions_and_framings_interleave() -> None:
     read = [codec.decode(data, events.DeletionIntent) for data in (first, second, single, second, first)]
 
     assert read == [INTENT] * 5
+
+
+def test_f_3_a_schema_id_is_read_whole() -> None:
+    """F-3: two ids that differ in their highest byte are two schemas."""
+    high = 7 << 24 | 1
+    codec = Codec(FixedSource({1: NEWER, high: KNOWN}))
+
+    assert codec.decode(confluent(high, body(KNOWN, INTENT)), events.DeletionIntent) == INTENT
+    assert codec.decode(confluent(1, body(NEWER, INTENT)), events.DeletionIntent) == INTENT
+
+
+def test_f_3_a_writer_with_its_fields_in_another_order_is_read_by_name() -> None:
+    """F-3: the shortcut knows one order of fields; under another one, id and tenant would be each other's."""
+
+    def turned(raw: dict[str, Any]) -> None:
+        first, second, *rest = raw["fields"]
+        raw["fields"] = [second, first, *rest]
+
+    text = newer(turned)
+    plain = events.DeletionIntent(
+        "the id", "the tenant", INTENT.emitted_at, "e", [GUARD], events.DeleteObjects("bucket", [["k"]])
+    )
+    codec = Codec(FixedSource({2: text}))
+
+    assert codec.decode(confluent(2, body(text, plain)), events.DeletionIntent) == plain
 
 
 def test_f_3_the_wrong_writers_schema_is_not_guessed() -> None:

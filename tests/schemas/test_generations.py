@@ -77,6 +77,12 @@ def test_a_packed_suffix_round_trips(packed: int, name: str) -> None:
     assert PackedGeneration.parse(str(value)) == value
 
 
+@pytest.mark.parametrize("key", ["", "x", "x-0000000a", "x-0000070000000001.bak", "x-000007000000000A"])
+def test_what_is_not_exactly_a_packed_suffix_is_part_of_the_name(key: str) -> None:
+    """Neither a suffix of the final form nor any other text has a generation of the first form."""
+    assert parse_packed_suffix(key) == (key, None)
+
+
 @given(st.integers(0, U64), st.integers(0, U64))
 def test_packed_generations_are_ordered_as_numbers(one: int, other: int) -> None:
     """The attachment generation weighs most, then the node, then its generation."""
@@ -114,6 +120,13 @@ def test_a_packed_part_out_of_range_is_refused(parts: tuple[int, int, int]) -> N
     """A part that is too large would change its neighbour."""
     with pytest.raises(InvalidFormat):
         PackedGeneration(*parts)
+
+
+@pytest.mark.parametrize("packed", [-1, U64 + 1, 1.0])
+def test_a_packed_number_out_of_range_is_refused(packed: int) -> None:
+    """Bits above the 64th would be lost, or become a neighbour's."""
+    with pytest.raises(InvalidFormat, match="packed generation"):
+        PackedGeneration.unpack(packed)
 
 
 @pytest.mark.parametrize("text", ["7-0-1", "00000007-0000-0000000G", "01000000-0000-00000000", ""])

@@ -18,6 +18,8 @@ around = st.text("abcXYZ019@:,!$&'()*+;=._~-[]%{}|", max_size=6).map(lambda text
 USER_INFO = ["{0}@", "{0}:@", "user:{0}@", ":{0}@", "{0}:x@", "user:a@{0}@"]
 NAMES = ["password", "Password", "p%61ssword", "ssl_password", "token", "access_token", "secret", "pass"]
 NAMES += ["api_key", "apikey", "credential", "X-Amz-Signature", "client_secret", "passphrase"]
+NAMES += ["api-key", "client_assertion", "passwd", "private_key", "pwd", "signature", "auth"]
+NAMES += ["authorization", "sig", "jaas", "key.pem"]
 PROPERTIES = ["sasl.password", "ssl.key.password", "ssl.key.pem", "ssl.keystore.password", "ssl.keystore.key"]
 PROPERTIES += ["sasl.oauthbearer.token", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.config"]
 PROPERTIES += ["sasl.oauthbearer.assertion.private.key.passphrase", "sasl.jaas.config", "Some.Credential"]
@@ -95,6 +97,8 @@ def test_a_secret_of_kafka_is_shown_nowhere(name: str) -> None:
         "sasl.oauthbearer.method",
         "sasl.oauthbearer.token.endpoint.url",
         "ssl.key.location",
+        "ssl.keystore.private.key.location",
+        "sasl.oauthbearer.assertion.private.key.file",
         "enable.ssl.certificate.verification",
     ],
 )

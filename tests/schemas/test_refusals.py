@@ -167,8 +167,27 @@ _NO_ETAGS = ["", '""', "*", '"*', '"a", "b"', "a,b", 'a"b', 'W/"a"', "a b", "a\n
     [
         {"guards": ()},
         {"intent_id": ""},
+        {"intent_id": "i" * 513},
         {"tenant": ""},
         {"tenant": "t" * 513},
+        {"guards": (events.GenerationGuard("", 1),)},
+        {"guards": (events.GenerationGuard("t" * 513, 1),)},
+        {"guards": (events.GenerationGuard("t", 1, "n", -1),)},
+        {"guards": (events.GenerationGuard("t", 1, "n", 2**24),)},
+        {"guards": (events.TransactionGuard("", 1, events.TransactionState.COMMITTED),)},
+        {"guards": (events.BoundaryGuard("", 1),)},
+        {"guards": (events.UnchangedGuard((events.KeyCondition("", "e"),)),)},
+        {
+            "guards": (events.UnchangedGuard((events.KeyCondition("", "e"),)),),
+            "action": events.DeletePrefix("bucket", "foo/"),
+        },
+        {"guards": (events.GenerationGuard("t", 1), events.PromiseGuard(""))},
+        {
+            "guards": (
+                events.GenerationGuard("t", 1),
+                events.UnchangedGuard((events.KeyCondition("other", "e"),)),
+            )
+        },
         {"guards": (events.GenerationGuard("t", -1),)},
         {"guards": (events.GenerationGuard("t", 2**32),)},
         {"guards": (events.PromiseGuard(""),)},
@@ -179,6 +198,14 @@ _NO_ETAGS = ["", '""', "*", '"*', '"a", "b"', "a,b", 'a"b', 'W/"a"', "a b", "a\n
         {"action": events.DeleteObjects("a/b", (("k",),))},
         {"action": events.DeleteObjects("bucket", ())},
         {"action": events.DeleteObjects("bucket", ((),))},
+        {"action": events.DeleteObjects("bucket", (("k",), ()))},
+        {"action": events.DeleteObjects("bucket", (("k",), ("",)))},
+        {"action": events.DeletePrefix("a/b", "foo/")},
+        {"action": events.DeletePrefix("bucket", "//")},
+        {"action": events.DeletePrefix("bucket", "p" * 1_024 + "/")},
+        {"action": events.DeletePrefix("bucket", "\ud800/")},
+        {"action": events.DeletePrefix("bucket", "foo/", tombstone="")},
+        {"action": events.AdvanceHorizon("", 1)},
         {"action": events.DeletePrefix("bucket", "")},
         {"action": events.DeletePrefix("bucket", "/")},
         {"action": events.DeletePrefix("bucket", "foo")},
@@ -189,6 +216,37 @@ def test_an_intent_outside_its_rules_is_refused(changes: Changes) -> None:
     """No guard, no key, a prefix that is empty or has no slash at its end: refused before it is written."""
     with pytest.raises(InvalidEvent):
         check_intent(replace(INTENT, **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"intent_id": "i" * 512},
+        {"tenant": "t" * 512},
+        {"guards": (events.GenerationGuard("t", 0, "n", 0),)},
+        {"guards": (events.GenerationGuard("t", 2**32 - 1, "n", 2**24 - 1),)},
+        {"guards": (events.BoundaryGuard("n", 1), events.PromiseGuard("o"))},
+        {"guards": (events.TransactionGuard("t", 1, events.TransactionState.COMMITTED),)},
+        {"guards": (events.UnchangedGuard((events.KeyCondition("k", "e"),)),)},
+        {"action": events.DeletePrefix("bucket", "foo/")},
+        {
+            "guards": (events.UnchangedGuard((events.KeyCondition("foo/k", "e"),)),),
+            "action": events.DeletePrefix("bucket", "foo/"),
+        },
+        {"action": events.DeletePrefix("bucket", "foo/", tombstone="gone")},
+        {"action": events.AdvanceHorizon("t", 0)},
+    ],
+)
+def test_an_intent_at_the_end_of_its_rules_is_taken(changes: Changes) -> None:
+    """The largest and the smallest of what may be is an intent."""
+    check_intent(replace(INTENT, **changes))
+
+
+@pytest.mark.parametrize("key", [1, None, b"k"])
+def test_a_key_that_is_no_text_is_refused(key: Any) -> None:
+    """A key is text, and what is none is told as the caller's fault."""
+    with pytest.raises(InvalidEvent, match="a key must be text"):
+        check_keys(["good", key])
 
 
 @pytest.mark.parametrize("tenant", [1, None, b"t"])

@@ -36,6 +36,16 @@ def test_f_3_a_newer_version_is_found_in_the_registry() -> None:
         assert codec.decode(confluent(schema_id, body(text, INTENT)), events.DeletionIntent) == INTENT
 
 
+def test_a_registry_that_refuses_to_answer_holds_the_job() -> None:
+    """Only its word that there is no such schema makes a dead letter: a refusal says nothing of it."""
+    with SchemaRegistry() as registry:
+        client = Registry(registry.url)
+        registry.refuses = 403
+
+        with pytest.raises(EnvironmentFault, match="does not answer"):
+            client.schema(1)
+
+
 def test_an_absent_schema_is_none_and_an_absent_registry_a_fault() -> None:
     """A registry that is away holds the job; an id that it does not have does not."""
     with SchemaRegistry() as registry:

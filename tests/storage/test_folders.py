@@ -36,7 +36,14 @@ def test_x_9_a_key_beside_a_folder_object_is_not_sent(s3: S3Recorder, wary: Batc
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(503, Kind.TRANSIENT), (500, Kind.TRANSIENT), (301, Kind.BUCKET), (403, Kind.REFUSED)],
+    [
+        (503, Kind.TRANSIENT),
+        (500, Kind.TRANSIENT),
+        (301, Kind.BUCKET),
+        (403, Kind.REFUSED),
+        (407, Kind.ENVIRONMENT),
+        (204, Kind.UNACCOUNTED),
+    ],
 )
 def test_a_look_that_was_not_answered_sends_nothing(
     status: int, kind: Kind, s3: S3Recorder, wary: BatchDeleter
@@ -53,6 +60,15 @@ def test_a_look_that_was_not_answered_sends_nothing(
     assert result.state(1).kind is Kind.GONE
     assert [request.keys for request in s3.deletes()] == [["absent"]]
     assert "beside" in s3.objects("bucket")
+
+
+def test_a_look_that_breaks_off_had_no_effect(s3: S3Recorder, wary: BatchDeleter) -> None:
+    """The request of which nothing is known was a look: the key is as it was."""
+    s3.script(lambda request: Reply(drop=True) if request.method == "HEAD" else None)
+    state = wary.delete_all("bucket", ["beside"]).result(10).state(0)
+
+    assert (state.kind, state.code, state.effect) == (Kind.UNKNOWN, "ConnectionBroken", Effect.NONE)
+    assert s3.deletes() == []
 
 
 def test_a_look_at_a_store_that_is_away(

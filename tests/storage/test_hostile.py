@@ -96,6 +96,7 @@ def test_a_lone_key_that_is_not_routed_holds_no_bucket(
     result = deleter.delete_all(bucket, ["a\n"]).result(10)
 
     assert (result.state(0).kind, result.state(0).code) == (kind, str(status))
+    assert (result.fault is None) == (kind is Kind.TRANSIENT)
 
 
 def test_what_trips_our_own_reading_is_of_unknown_effect(

@@ -56,7 +56,9 @@ nasty = st.lists(
 )
 short = any_text | nasty.map("".join).map(fitting)
 long = st.builds(lambda part, times: fitting(part * times), short, st.sampled_from([30, 300, 1024]))
-odd_keys = st.lists(short | long, min_size=1, max_size=5, unique=True)
+# Hypothesis draws texts of the product too, and the recorder keeps a probe's keys apart.
+one_key = (short | long).filter(lambda key: ".sexton-probe" not in key)
+odd_keys = st.lists(one_key, min_size=1, max_size=5, unique=True)
 
 CARELESS: Sequence[Callable[[str], str]] = (
     lambda key: unicodedata.normalize("NFC", key),

@@ -181,6 +181,18 @@ class TestWrongPorts:
         assert (state.kind, state.effect) == (Kind.ENVIRONMENT, Effect.NONE)
         assert "the port speaks TLS" in state.message
 
+    def test_q_1_inside_of_tls_an_alert_is_no_alert(self, make_deleter: MakeDeleter, s3: S3Recorder) -> None:
+        """Q-1: bytes like these from behind a handshake come from somebody who has read the request."""
+
+        def answer(connection: socket.socket) -> None:
+            read_request(connection)
+            connection.sendall(b"\x15\x03\x01\x00\x02\x02\x16")
+
+        with raw_server(answer, server_context()) as url:
+            state = one(make_deleter(StoreSettings(url)))
+
+        assert (state.kind, state.code, state.effect) == (Kind.UNKNOWN, "TornReply", Effect.UNKNOWN)
+
     @pytest.mark.parametrize("drips", [True, False])
     def test_q_1_a_handshake_that_drips(self, drips: bool, make_deleter: MakeDeleter, s3: S3Recorder) -> None:
         """Q-1: it has to be whole within the time-out for connecting; then nothing was sent."""

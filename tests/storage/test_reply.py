@@ -131,6 +131,23 @@ class TestUnclean:
         """A store that reports more than was asked for is not believed."""
         assert codes(read(result(ALL, deleted("b")))) == ["NotAskedFor"] * 3
 
+    @pytest.mark.parametrize(
+        "more",
+        [
+            '<Error n="1"><Key>a</Key><Code>InternalError</Code></Error>',
+            '<Deleted n="1"><Key>a</Key></Deleted>',
+            '<Deleted n="1"><Key>stranger</Key></Deleted>',
+            "<Error><Code>InternalError</Code></Error>",
+        ],
+    )
+    def test_an_entry_in_another_form_beside_failed_keys(self, more: str) -> None:
+        """What the quick scan does not see is left to the parser: then `a` was not plainly deleted."""
+        failed = "<Error><Key>b</Key><Code>AccessDenied</Code></Error>"
+        found = read(result(deleted("a"), failed, more), keys=["a", "b"])
+
+        assert (found.state(0).kind, found.effect) == (Kind.UNACCOUNTED, Effect.UNKNOWN)
+        assert found.state(1).code == "AccessDenied"
+
     def test_an_error_by_key(self) -> None:
         """200 with an error for one key carries its code and message; its neighbours are gone."""
         body = result(

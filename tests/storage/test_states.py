@@ -84,6 +84,11 @@ class TestAccounting:
         assert found == [Kind.UNACCOUNTED, Kind.UNACCOUNTED, Kind.GONE]
         assert twice == [Kind.UNACCOUNTED, Kind.UNACCOUNTED, Kind.GONE]
 
+    @pytest.mark.parametrize("sent", ["KEY", "k-e-y", "\uff4bey", "\u212aey"])
+    def test_an_echo_may_be_that_of_any_spelling(self, sent: str) -> None:
+        """Case, marks and compatible letters may all be folded: then neither of two such keys is gone."""
+        assert kinds([Delete(sent), Delete("key")], entry("Deleted", Key="key")) == [Kind.UNACCOUNTED] * 2
+
     def test_an_echo_that_is_explained_harms_no_neighbour(self) -> None:
         """A stranger that is a folded spelling of a missing key leaves the other keys believed."""
         items = [Delete("e\u0301t\u00e9"), Delete("other")]
@@ -122,14 +127,23 @@ class TestVersions:
 
         assert kinds(items, entry("Deleted", Key="k", VersionId="9")) == [Kind.UNACCOUNTED]
 
+    def test_an_entry_without_its_version(self) -> None:
+        """Some stores leave the version id out: of the one item of its key such an entry is true."""
+        items = [Delete("k", version_id="1"), Delete("m", version_id="2")]
+        failed = entry("Error", Key="m", Code="AccessDenied")
+
+        assert kinds(items, entry("Deleted", Key="k"), failed) == [Kind.GONE, Kind.FINAL]
+
     def test_markers_are_told(self) -> None:
         """A new marker is given with its version id; the erasing of an old one is told as such."""
         items = [Delete("hidden"), Delete("marker", version_id="m1"), Delete("plain")]
+        items.append(Delete("version", version_id="v1"))
         marker = entry("Deleted", Key="hidden", DeleteMarker="true", DeleteMarkerVersionId="m9")
         erased = entry(
             "Deleted", Key="marker", VersionId="m1", DeleteMarker="true", DeleteMarkerVersionId="m1"
         )
-        body = f"<DeleteResult>{marker}{erased}{entry('Deleted', Key='plain')}</DeleteResult>"
+        rest = entry("Deleted", Key="plain") + entry("Deleted", Key="version", VersionId="v1")
+        body = f"<DeleteResult>{marker}{erased}{rest}</DeleteResult>"
         result = read_reply("bucket", items, RawReply(200, "R", body.encode()))
 
         assert (dict(result.markers), result.erased_markers) == ({0: "m9"}, frozenset({1}))

@@ -55,6 +55,38 @@ class TestLooking:
         assert (hidden.version_id, hidden.is_marker) == (result.markers[0], True)
         assert deleter.calls.current_version("v", "k/l") is None
 
+    def test_a_version_is_looked_at_by_its_id(self, versioned: S3Recorder, deleter: BatchDeleter) -> None:
+        """Whatever is newest: an older version is there, a marker and one that never was are not."""
+        first = deleter.calls.put("v", "k", b"1")
+        second = deleter.calls.put("v", "k", b"22")
+        marker = deleter.delete_all("v", ["k"]).result(10).markers[0]
+
+        assert deleter.calls.head("v", "k", first.version_id) == first
+        assert deleter.calls.head("v", "k", second.version_id) == second
+        assert deleter.calls.head("v", "k", marker) is None
+        assert deleter.calls.head("v", "k", "0" * 32) is None
+
+    @pytest.mark.parametrize("status", [403, 405, 500, 503])
+    def test_a_look_that_fails_shows_nothing(
+        self, status: int, s3: S3Recorder, deleter: BatchDeleter
+    ) -> None:
+        """An answer that is no answer to the look says neither that an object is there nor that it is not."""
+        s3.script(lambda request: Reply(status) if request.key else None)
+        for look in (deleter.calls.head, deleter.calls.exists):
+            with pytest.raises(StoreRefused) as caught:
+                look("bucket", "a")
+            assert caught.value.status == status
+
+    def test_the_version_null_is_none_unless_it_was_named(
+        self, s3: S3Recorder, deleter: BatchDeleter
+    ) -> None:
+        """What was written before a bucket was versioned has no id of its own, but can be named."""
+        headers = {"ETag": '"e"', "x-amz-version-id": "null"}
+        s3.script(lambda _: Reply(200, b"", headers))
+        found = [deleter.calls.head("bucket", "a", version) for version in (None, "null")]
+
+        assert [info and (info.etag, info.version_id) for info in found] == [('"e"', ""), ('"e"', "null")]
+
     def test_errors_are_typed(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
         """A missing bucket, a throttled call and a page that is none are each told as what they are."""
         with pytest.raises(StoreRefused) as missing:

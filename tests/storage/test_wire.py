@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -69,6 +70,27 @@ class TestIdleConnections:
             assert one(deleter).kind is Kind.GONE
             extra.set()
             time.sleep(0.2)
+            assert one(deleter).kind is Kind.GONE
+
+        assert served == [0, 1]
+
+    def test_q_1_a_connection_that_was_reset_is_not_used(
+        self, make_deleter: MakeDeleter, s3: S3Recorder
+    ) -> None:
+        """Q-1: a reset while it was idle is found before the next request, which takes another one."""
+        served: list[int] = []
+
+        def answer(connection: socket.socket) -> None:
+            served.append(len(served))
+            read_request(connection)
+            connection.sendall(OK % (len(GONE), GONE))
+            time.sleep(0.1)  # the reply is read before the reset takes it away
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+        with raw_server(answer) as url:
+            deleter = make_deleter(StoreSettings(url, requests_in_flight=1))
+            assert one(deleter).kind is Kind.GONE
+            time.sleep(0.3)
             assert one(deleter).kind is Kind.GONE
 
         assert served == [0, 1]

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.s3_api import keys_of
 
-from sexton.storage import InvalidBatch, xml_unsafe
-from sexton.storage.xml_body import build_body
+from sexton.storage import Delete, InvalidBatch, xml_unsafe
+from sexton.storage.xml_body import build_body, build_items
 
 KEYS = st.lists(st.text(min_size=1, max_size=40), min_size=1, max_size=50, unique=True)
 MARKUP = st.lists(
@@ -45,6 +47,54 @@ class TestBody:
         keys = ["a\tb", "\x7f", "\x80", "\x85", "\u2028", "\U0001f5dd", "\ufffd"]
 
         assert keys == keys_of(build_body(keys).data)
+
+
+def told(body: bytes) -> list[dict[str, str]]:
+    """Return the fields of each object of a body, as a parser reads them."""
+    entries = ElementTree.fromstring(body).iterfind("{*}Object")
+    return [{part.tag.rpartition("}")[2]: part.text or "" for part in entry} for entry in entries]
+
+
+class TestItems:
+    def test_each_item_carries_its_own_conditions(self) -> None:
+        """Beside a plain key a condition stays one: left out, what was written since would go with it."""
+        items = [Delete("plain"), Delete("etag", '"<e>"'), Delete("version", version_id="v&1")]
+        items += [Delete("last"), Delete("version", version_id="v2")]
+        body = build_items(items)
+
+        assert told(body.data) == [
+            {"Key": "plain"},
+            {"Key": "etag", "ETag": '"<e>"'},
+            {"Key": "version", "VersionId": "v&1"},
+            {"Key": "last"},
+            {"Key": "version", "VersionId": "v2"},
+        ]
+        assert (body.plain, body.count) == (False, 5)
+        assert body.escaped == (b"plain", b"etag", b"version", b"last", b"version")
+
+    @pytest.mark.parametrize(
+        "items",
+        [
+            [Delete(f"k{i}", "e") for i in range(1001)],
+            [Delete("a", "e"), Delete("b"), Delete("a", "f")],
+            [Delete("a", version_id="1"), Delete("a", version_id="1")],
+            [Delete("a", "e"), Delete("b\r")],
+            [Delete("a", "e\n")],
+            [Delete("a", version_id="\x01")],
+            [Delete("", "e")],
+            [Delete("a" * 1025, "e")],
+        ],
+        ids=["many", "key twice", "version twice", "key", "etag", "version", "empty", "long"],
+    )
+    def test_what_no_batch_can_carry_is_refused(self, items: list[Delete]) -> None:
+        """As for plain keys: too many, one twice, or a text that would arrive as another."""
+        with pytest.raises(InvalidBatch):
+            build_items(items)
+
+    def test_a_thousand_are_carried(self) -> None:
+        """The most that a batch holds, and a key with its versions."""
+        assert build_items([Delete(f"k{i}", "e") for i in range(1000)]).count == 1000
+        assert build_items([Delete("a", version_id=str(i)) for i in range(3)] + [Delete("a")]).count == 4
 
 
 class TestLimits:

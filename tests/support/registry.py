@@ -32,12 +32,14 @@ class _Refused(Exception):
 class SchemaRegistry:
     """Register, look up by id and by subject and version, compatibility level; `requests` counts calls.
 
-    While it is `away` each connection is closed without an answer.
+    While it is `away` each connection is closed without an answer; `refuses` is the HTTP status, if not 0,
+    that every request is answered with.
     """
 
     def __init__(self) -> None:
         self.requests: list[str] = []
         self.away = False
+        self.refuses = 0
         self._lock = threading.Lock()
         self._texts: list[str] = []  # id - 1
         self._subjects: dict[str, list[int]] = {}
@@ -69,6 +71,8 @@ class SchemaRegistry:
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> _Answer:
         """Return status and body of one request."""
+        if self.refuses:
+            raise _Refused(self.refuses, self.refuses, "refused")
         for verb, pattern, handle in self._routes():
             match = re.fullmatch(pattern, path)
             if verb == method and match:
