@@ -47,18 +47,21 @@ def quiet(command: Command) -> bool:
 def test_command_works_off_what_is_there(
     chain: Chain, store: ObjectStore, start: Callable[..., Command]
 ) -> None:
-    """`sexton reaper run --once` exits with 0 and tells in JSON lines what it did."""
+    """`sexton reaper run --once` exits with 0 and tells what it did; one core has one task for all of it."""
     store.put(chain.bucket, "a", b"x")
+    store.put(chain.bucket, "b", b"x")
     with chain.issuer() as issuer:
         generation = issuer.attach("n", "t").generation
-    (asked,) = chain.emit(chain.intent("t", generation, ["a"]))
+    asked = chain.emit(chain.intent("t", generation, ["a"]), partition=0)
+    asked += chain.emit(chain.intent("t", generation, ["b"]), partition=1)
 
-    command = start("--once")
+    command = start("--once", SEXTON_REAPER_CORES="1")
 
     assert command.wait() == 0, command.printed
     (line,) = command.events("micro_batch")
-    assert (line["records"], line["keys"], line["intents"], line["backlog"]) == (1, 1, {"deleted": 1}, 0)
-    assert chain.words() == {asked: "deleted"}
+    assert (line["records"], line["keys"], line["intents"], line["backlog"]) == (2, 2, {"deleted": 2}, 0)
+    assert (line["subjects"], line["issuer_calls"]) == (2, 1)
+    assert chain.words() == dict.fromkeys(asked, "deleted")
     assert not list(store.list_keys(chain.bucket, ""))
 
 

@@ -118,6 +118,7 @@ class MicroBatches:
         barrier = self._barrier()
         counts = self.spark.sparkContext.accumulator(Counts(), _CountsParam())
         first = topic == records.INTENTS
+        tasks = self.spark.sparkContext.defaultParallelism
         plan = TaskPlan(
             self.settings,
             barrier.topic_id,
@@ -126,7 +127,7 @@ class MicroBatches:
             topic=topic,
             deferred_topic_id="" if first else self.room.place.topic_id,
             delays=tuple(self.room.delays),
-            tasks=self.spark.sparkContext.defaultParallelism,
+            tasks=tasks,
             earlier=earlier,
             # The waiting room is where held buckets are tried again.
             held=self.held.current(time.monotonic()) if first else {},
@@ -134,7 +135,9 @@ class MicroBatches:
             twins=twins,
             holder=self.lock.holder,
         )
-        rows = batch.mapInArrow(make_task(plan, counts.add), ROW_SPARK_SCHEMA)
+        # One task for each core, which reads its partitions one after the other, without a shuffle: at the
+        # start and the end of each task the store idles, and a slow bucket holds up each for a slice.
+        rows = batch.coalesce(tasks).mapInArrow(make_task(plan, counts.add), ROW_SPARK_SCHEMA)
         # The one action: it runs the tasks, and returns when Kafka has acknowledged every row.
         (
             rows.write.format("kafka")
