@@ -39,6 +39,19 @@ def s3(s3: S3Recorder) -> S3Recorder:
     return s3
 
 
+def slowly(s3: S3Recorder) -> tuple[threading.Event, threading.Event]:
+    """Let deletes take a while: they set the first event, and wait for the second one."""
+    reached, told = threading.Event(), threading.Event()
+
+    def wait(request: Recorded) -> None:
+        reached.set()
+        told.wait(20)
+        time.sleep(1)  # it has time to end too early
+
+    s3.script(on_deletes(wait))
+    return reached, told
+
+
 def quiet(command: Command) -> bool:
     """Whether it has printed no trace, neither Java's nor Python's."""
     return not [line for line in command.lines if "\tat " in line or "Traceback" in line or "error" in line]
@@ -69,14 +82,7 @@ def test_x_14_sigterm_ends_it_between_micro_batches(
     chain: Chain, s3: S3Recorder, start: Callable[..., Command]
 ) -> None:
     """X-14: a stop while the store answers slowly lets the micro-batch settle; exit code 0."""
-    reached, told = threading.Event(), threading.Event()
-
-    def slowly(request: Recorded) -> None:
-        reached.set()
-        told.wait(20)
-        time.sleep(1)  # it has time to end too early
-
-    s3.script(on_deletes(slowly))
+    reached, told = slowly(s3)
     (asked,) = chain.emit(promised(chain, "a"))
     command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
     command.until(reached.is_set)
@@ -129,14 +135,7 @@ def test_a_stop_that_is_told_to_all_processes_lets_the_micro_batch_settle(
     number: signal.Signals,
 ) -> None:
     """X-14: only the driver acts on it: the micro-batch is finished, code 0, no trace, nothing left."""
-    reached, told = threading.Event(), threading.Event()
-
-    def slowly(request: Recorded) -> None:
-        reached.set()
-        told.wait(20)
-        time.sleep(1)  # it has time to end too early
-
-    s3.script(on_deletes(slowly))
+    reached, told = slowly(s3)
     (asked,) = chain.emit(promised(chain, "a"))
     command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
     command.until(reached.is_set)
