@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-import threading
-import time
 from dataclasses import replace
+from itertools import count
 from xml.sax.saxutils import escape
 
 import pytest
@@ -240,23 +239,15 @@ class TestWriters:
     def test_writers_that_never_stop(self, recorder: S3Recorder, deleter: BatchDeleter) -> None:
         """Where objects keep coming it ends, says so, and names what stands there."""
         recorder.create_bucket("b", {f"p/{i}": b"" for i in range(10)})
-        stop = threading.Event()
+        number = count()
 
-        def write() -> None:
-            number = 0
-            while not stop.is_set():
-                recorder.buckets.fill("b", {f"p/new-{number + i}": b"" for i in range(50)})
-                number += 50
-                time.sleep(0.0005)
+        def write(request: Recorded) -> None:
+            """Before each listing there is something new."""
+            if not request.is_delete_objects:
+                recorder.buckets.fill("b", {f"p/new-{next(number)}": b""})
 
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
-            steps = work_off(deleter, DeletePrefix("b", "p/", tombstone="t"))
-        finally:
-            stop.set()
-            writer.join()
-        last = steps[-1]
+        recorder.script(write)
+        last = work_off(deleter, DeletePrefix("b", "p/", tombstone="t"))[-1]
 
         assert (last.state, "writers keep adding" in last.note) == ("done", True)
         assert last.failed_count > 0
