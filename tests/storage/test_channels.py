@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -73,3 +75,21 @@ def test_nothing_is_waited_for_longer_than_the_deadline(
         act(ends[0], started + left)
 
     assert time.monotonic() - started < 3
+
+
+def test_a_channel_that_nobody_closed_is_closed_when_it_is_thrown_away() -> None:
+    """Also in a circle of objects, where Python would find the socket first and warn of it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        circle: list[object] = [
+            TcpChannel.connect("127.0.0.1", listener.getsockname()[1], time.monotonic() + 5)
+        ]
+        other, _ = listener.accept()
+    circle.append(circle)
+    del circle
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        gc.collect()
+
+    assert [str(each.message) for each in warned] == []
+    with other:
+        assert other.recv(1) == b""

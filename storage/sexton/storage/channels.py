@@ -12,6 +12,7 @@ import select
 import socket
 import ssl
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -57,6 +58,8 @@ class TcpChannel:
             if hasattr(socket, name):
                 connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self._socket = connected
+        # Also of a client that nobody closed, whatever else it is thrown away with.
+        self._close = weakref.finalize(self, connected.close)
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(connected, select.POLLIN)
         self._writable.register(connected, select.POLLOUT)
@@ -105,10 +108,7 @@ class TcpChannel:
 
     def close(self) -> None:
         """Drop the connection."""
-        self._socket.close()
-
-    def __del__(self) -> None:
-        self._socket.close()  # of a client that nobody closed
+        self._close()
 
 
 class TlsChannel:
