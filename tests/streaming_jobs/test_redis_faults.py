@@ -42,6 +42,13 @@ def own(tmp_path: Path) -> Iterator[list[Server]]:
         each.client.close()
 
 
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ResponseError:
+        return False
+
+
 @contextmanager
 def busy(own: Server, other: Server) -> Iterator[None]:
     """Somebody's script does not end."""
@@ -49,6 +56,8 @@ def busy(own: Server, other: Server) -> Iterator[None]:
     with ThreadPoolExecutor(1) as pool:
         script = pool.submit(client.eval, BUSY, 0)
         try:
+            while _answers(own.client):
+                time.sleep(0.01)
             yield
         finally:
             own.client.script_kill()
