@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sexton.consumers.topics import read
 from sexton.schemas import records
 from sexton.schemas.codec import Codec
-from sexton.schemas.events import Outcome, OutcomeWord
+from sexton.schemas.events import Outcome, OutcomeKind
 from sexton.schemas.settings import Settings
 
 __all__ = ["Tally", "outcomes", "tally"]
@@ -23,7 +23,7 @@ __all__ = ["Tally", "outcomes", "tally"]
 class Tally:
     """Outcomes beside the intents that were submitted.
 
-    `intents` and `keys` are by outcome word, each intent once. `missing` intents have no outcome, `repeated`
+    `intents` and `keys` are by outcome, each intent once. `missing` intents have no outcome, `repeated`
     more than one, `wrong` another one than they should (or one that leaves keys out).
     """
 
@@ -40,7 +40,7 @@ class Tally:
         return not (self.missing or self.repeated or self.wrong)
 
 
-def tally(due: Mapping[str, bool], told: Iterable[Outcome], keys_per_intent: int) -> Tally:
+def tally(due: Mapping[str, bool], reported: Iterable[Outcome], keys_per_intent: int) -> Tally:
     """Compare outcomes with intents, by id: those that are due have to be deleted, all others stale.
 
     Outcomes of other intents are left out.
@@ -49,7 +49,7 @@ def tally(due: Mapping[str, bool], told: Iterable[Outcome], keys_per_intent: int
     intents: Counter[str] = Counter()
     keys: Counter[str] = Counter()
     wrong = 0
-    for outcome in told:
+    for outcome in reported:
         is_due = due.get(outcome.intent_id)
         if is_due is None:
             continue
@@ -58,8 +58,8 @@ def tally(due: Mapping[str, bool], told: Iterable[Outcome], keys_per_intent: int
             continue
         intents[outcome.outcome.value] += 1
         keys.update(outcome.counts)
-        word = OutcomeWord.DELETED if is_due else OutcomeWord.STALE
-        wrong += outcome.outcome is not word or dict(outcome.counts) != {word.value: keys_per_intent}
+        kind = OutcomeKind.DELETED if is_due else OutcomeKind.STALE
+        wrong += outcome.outcome is not kind or dict(outcome.counts) != {kind.value: keys_per_intent}
     repeated = sum(number > 1 for number in seen.values())
     return Tally(len(due), dict(intents), dict(keys), len(due) - len(seen), repeated, wrong)
 

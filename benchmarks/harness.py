@@ -300,7 +300,7 @@ class Target:
     unit: str = ""
 
     def met(self, figure: float) -> bool:
-        """Tell whether the figure reaches it."""
+        """Return whether the figure reaches it."""
         return figure >= self.value if self.relation == ">=" else figure <= self.value
 
 

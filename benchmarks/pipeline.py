@@ -1,4 +1,4 @@
-"""End to end: a backlog worked off by the reaper, and beside it by a plain consumer and by s5cmd, in turns.
+"""End to end: a backlog processed by the reaper, and beside it by a plain consumer and by s5cmd, in turns.
 
     python -m benchmarks.pipeline [--keys 8000000] [--runs 3] [--without-s5cmd] [--cases odd latency]
 

@@ -62,14 +62,14 @@ def reaper(
     say(f"reaper: {steady['keys_per_s']:,} keys/s; comparing the sets of keys and the outcomes")
     stats = bench.hole.stats()
     sent = check_sent(bench.hole, backlog.due(), "reaper")
-    told = tally(backlog.due_by_intent(), outcomes(bench.settings, backlog.run_id), KEYS_PER_INTENT)
+    reported = tally(backlog.due_by_intent(), outcomes(bench.settings, backlog.run_id), KEYS_PER_INTENT)
     deleted = sent.keys - sent.duplicated
-    if not told.exact or told.keys.get("deleted", 0) != deleted or run.deleted() != deleted:
-        raise RuntimeError(f"keys deleted: {deleted:,}, by progress: {run.deleted():,}; outcomes: {told}")
+    if not reported.exact or reported.keys.get("deleted", 0) != deleted or run.deleted() != deleted:
+        raise RuntimeError(f"keys deleted: {deleted:,}, by progress: {run.deleted():,}; outcomes: {reported}")
     return {
         **steady,
         "batches": len(run.batches),
-        "intents": dict(told.intents),
+        "intents": dict(reported.intents),
         "keys_deleted": deleted,
         "keys_deleted_twice": sent.duplicated - stats["failed_once"],
         "keys_failed_once": stats["failed_once"],

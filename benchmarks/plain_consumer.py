@@ -35,7 +35,7 @@ WARM_UP_KEYS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one process works off: its partitions, each with its first offset, and how many keys at least."""
+    """What one process processes: its partitions, each with its first offset, and how many keys at least."""
 
     brokers: str
     topic: str
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--brokers", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--endpoint", required=True)
-    parser.add_argument("--keys", type=int, required=True, help="work off so many keys, then end")
+    parser.add_argument("--keys", type=int, required=True, help="process so many keys, then end")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--from-offsets", type=json.loads, help="JSON list by partition; default: the start")
     args = parser.parse_args()

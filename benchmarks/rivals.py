@@ -59,8 +59,8 @@ def plain_consumer(bench: Bench, keys: int, starts: list[int], endpoint: str) ->
     rate = round(sum(each["keys"] for each in done) / seconds)
     ends = {int(partition): end for each in done for partition, end in each["read"].items()}
     sent = check_sent(bench.hole, _keys_between(bench, starts, ends), "plain consumer")
-    told = _told(bench, "plain consumer", rate, _steady(readings, keys))
-    return {**told, "keys_hash": sent.hash, "keys_deleted_twice": sent.duplicated}
+    reported = _reported(bench, "plain consumer", rate, _steady(readings, keys))
+    return {**reported, "keys_hash": sent.hash, "keys_deleted_twice": sent.duplicated}
 
 
 def _keys_between(bench: Bench, starts: list[int], ends: Mapping[int, int]) -> Iterator[str]:
@@ -92,8 +92,8 @@ def s5cmd(bench: Bench, keys: Iterable[str], count: int) -> dict[str, Any]:
     steady = _steady(readings, len(chosen))
     (began, before, _), (ended, after, _) = steady
     sent = check_sent(bench.hole, chosen, "s5cmd")
-    told = _told(bench, "s5cmd", round((after - before) / (ended - began)), steady)
-    return {**told, "keys_hash": sent.hash, "keys_deleted_twice": sent.duplicated}
+    reported = _reported(bench, "s5cmd", round((after - before) / (ended - began)), steady)
+    return {**reported, "keys_hash": sent.hash, "keys_deleted_twice": sent.duplicated}
 
 
 def find_s5cmd() -> Path:
@@ -137,7 +137,7 @@ def _steady(readings: list[Reading], keys: int) -> tuple[Reading, Reading]:
     return working[0], working[-1]
 
 
-def _told(bench: Bench, kind: str, rate: int, steady: tuple[Reading, Reading]) -> dict[str, Any]:
+def _reported(bench: Bench, kind: str, rate: int, steady: tuple[Reading, Reading]) -> dict[str, Any]:
     say(f"{kind}: {rate:,} keys/s")
     (_, before, cpu_before), (_, after, cpu_after) = steady
     stats = bench.hole.stats()

@@ -1,4 +1,5 @@
-"""How much of what a throttling store allows the shared budget gets, and how often it is told to slow down.
+"""How much of what a throttling store allows the shared budget gets, and how often it is told to slow
+down.
 
     python -m benchmarks.throttling                all scenarios, then two real processes over HTTP
     python -m benchmarks.throttling --docs         also write docs/throttling.json and the table of its page

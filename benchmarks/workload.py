@@ -27,7 +27,7 @@ _SUPERSEDED_OF_100 = 15
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One intent to be: `due` tells whether its keys have to be deleted."""
+    """One intent to be: `due` says whether its keys have to be deleted."""
 
     number: int
     tenant: int

@@ -117,8 +117,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the folder of the servers that all processes of this run share."""
-    told = getattr(config, "workerinput", {}).get("servers")
-    config.stash[_SERVERS] = Path(told or tempfile.mkdtemp(prefix="sexton-servers-"))
+    reported = getattr(config, "workerinput", {}).get("servers")
+    config.stash[_SERVERS] = Path(reported or tempfile.mkdtemp(prefix="sexton-servers-"))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -162,7 +162,9 @@ def settings(installation: Installation) -> Settings:
 
 @pytest.fixture
 def cli() -> Cli:
-    """Run `sexton ARGUMENTS...`; `env` goes on top of this process' environment, `timeout` is in seconds."""
+    """Run `sexton ARGUMENTS...`; `env` continues top of this process' environment, `timeout` is in
+    seconds.
+    """
 
     def run(
         *arguments: str, env: Mapping[str, str] | None = None, timeout: float = 120

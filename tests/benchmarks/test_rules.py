@@ -16,32 +16,32 @@ from benchmarks.reaper_run import ReaperRun
 from benchmarks.tables import page_with, pipeline_tables
 
 from sexton.schemas import events
-from sexton.schemas.events import Outcome, OutcomeWord, VerdictResult
+from sexton.schemas.events import Outcome, OutcomeKind, VerdictResult
 
 DUE = {"run-1": True, "run-2": True, "run-3": False}
 
 
-def outcome(intent_id: str, word: OutcomeWord, counts: Mapping[str, int]) -> Outcome:
+def outcome(intent_id: str, kind: OutcomeKind, counts: Mapping[str, int]) -> Outcome:
     """Return an outcome of an intent."""
     now = datetime.now(UTC)
     verdict = events.Verdict(VerdictResult.PASS, "pass", "", 1)
-    return Outcome(intent_id, "t", "b", word, 100, counts, [], verdict, events.Position("t", 0, 0), [], now)
+    return Outcome(intent_id, "t", "b", kind, 100, counts, [], verdict, events.Position("t", 0, 0), [], now)
 
 
 GOOD = [
-    outcome("run-1", OutcomeWord.DELETED, {"deleted": 100}),
-    outcome("run-2", OutcomeWord.DELETED, {"deleted": 100}),
-    outcome("run-3", OutcomeWord.STALE, {"stale": 100}),
+    outcome("run-1", OutcomeKind.DELETED, {"deleted": 100}),
+    outcome("run-2", OutcomeKind.DELETED, {"deleted": 100}),
+    outcome("run-3", OutcomeKind.STALE, {"stale": 100}),
 ]
 
 
 def test_outcomes_add_up() -> None:
     """Deleted and stale make up all that was submitted, each intent by its own id; others are left out."""
-    told = tally(DUE, [*GOOD, outcome("other-1", OutcomeWord.REFUSED, {"refused": 100})], 100)
+    reported = tally(DUE, [*GOOD, outcome("other-1", OutcomeKind.REFUSED, {"refused": 100})], 100)
 
-    assert told.exact
-    assert (told.submitted, told.intents) == (3, {"deleted": 2, "stale": 1})
-    assert told.keys == {"deleted": 200, "stale": 100}
+    assert reported.exact
+    assert (reported.submitted, reported.intents) == (3, {"deleted": 2, "stale": 1})
+    assert reported.keys == {"deleted": 200, "stale": 100}
 
 
 @pytest.mark.parametrize(
@@ -49,17 +49,17 @@ def test_outcomes_add_up() -> None:
     [
         (GOOD[:2], "missing"),
         ([*GOOD, GOOD[0]], "repeated"),
-        ([GOOD[0], outcome("run-2", OutcomeWord.STALE, {"stale": 100}), GOOD[2]], "wrong"),
-        ([*GOOD[:2], outcome("run-3", OutcomeWord.DELETED, {"deleted": 100})], "wrong"),
-        ([GOOD[0], outcome("run-2", OutcomeWord.DELETED, {"deleted": 99}), GOOD[2]], "wrong"),
+        ([GOOD[0], outcome("run-2", OutcomeKind.STALE, {"stale": 100}), GOOD[2]], "wrong"),
+        ([*GOOD[:2], outcome("run-3", OutcomeKind.DELETED, {"deleted": 100})], "wrong"),
+        ([GOOD[0], outcome("run-2", OutcomeKind.DELETED, {"deleted": 99}), GOOD[2]], "wrong"),
     ],
 )
 def test_each_difference_is_counted(outcomes: list[Outcome], differs: str) -> None:
     """A missing, a repeated and a wrong outcome, and one that leaves a key out, are each told apart."""
-    told = tally(DUE, outcomes, 100)
+    reported = tally(DUE, outcomes, 100)
 
-    assert not told.exact
-    assert {name: getattr(told, name) for name in ("missing", "repeated", "wrong")} == {
+    assert not reported.exact
+    assert {name: getattr(reported, name) for name in ("missing", "repeated", "wrong")} == {
         **dict.fromkeys(("missing", "repeated", "wrong"), 0),
         differs: 1,
     }

@@ -59,7 +59,7 @@ class Intents(threading.Thread):
 
 
 class Client(threading.Thread):
-    """One caller with its own random choices; `aborts` is how it tells of calls that it gave up."""
+    """One caller with its own random choices; `aborts` is how it says of calls that it gave up."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Client(threading.Thread):
             answer = issuer.barrier(deadline=deadline)
             self._barrier = Barred(answer.log_offset, answer.ends, written, self._intents.sent())
             self._journal.barred.append(self._barrier)
-            self._journal.told(answer.log_offset)
+            self._journal.reported(answer.log_offset)
         else:
             self._judge(issuer, before, deadline)
 
@@ -125,7 +125,7 @@ class Client(threading.Thread):
         offset = max((each.log_offset for each in granted), default=-1)
         numbers = {each.tenant: each.generation for each in granted}
         self._journal.answered.append(Answered(asked, numbers, offset, sent))
-        self._journal.told(offset)
+        self._journal.reported(offset)
         if asked in self._open:
             self._open.remove(asked)
         if granted:  # an answer of nothing leaves nothing in the log: its id is not bound
@@ -159,7 +159,7 @@ class Client(threading.Thread):
         answer = issuer.validate(subjects, at_least, deadline)
         seen, ends = (before, ()) if barrier is None else (-1, barrier.ends)
         least = -1 if at_least is None else at_least
-        told = Judged(answer.log_offset, least, seen, ends, answer.windows, frozenset(subjects))
-        self._journal.judged.append(told)
-        self._journal.told(answer.log_offset)
+        reported = Judged(answer.log_offset, least, seen, ends, answer.windows, frozenset(subjects))
+        self._journal.judged.append(reported)
+        self._journal.reported(answer.log_offset)
         time.sleep(0.002)

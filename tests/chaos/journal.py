@@ -47,7 +47,9 @@ class Barred:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Windows that a caller was told; `seen` is the newest log offset that anybody knew before the call."""
+    """Windows that a caller was reported; `seen` is the newest log offset that anybody knew before the
+    call.
+    """
 
     log_offset: int
     at_least: int
@@ -71,7 +73,7 @@ class Journal:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> int:
-        """Note a call that begins; return the newest log offset that anybody was told."""
+        """Note a call that begins; return the newest log offset that anybody was reported."""
         with self.lock:
             self.in_flight += 1
             return self.seen
@@ -81,7 +83,7 @@ class Journal:
         with self.lock:
             self.in_flight -= 1
 
-    def told(self, log_offset: int) -> None:
+    def reported(self, log_offset: int) -> None:
         """Note a log offset that somebody knows from now on."""
         with self.lock:
             self.seen = max(self.seen, log_offset)

@@ -74,10 +74,10 @@ def windows_stay_open() -> None:
     answer = authority._answer
 
     def opened(state: Any, subject: Any) -> Any:
-        told = answer(state, subject)
-        if told is not None and isinstance(told.start, int):
-            told.newest, told.until = True, authority.UNSET  # type: ignore[attr-defined]
-        return told
+        reported = answer(state, subject)
+        if reported is not None and isinstance(reported.start, int):
+            reported.newest, reported.until = True, authority.UNSET  # type: ignore[attr-defined]
+        return reported
 
     authority._answer = opened
 

@@ -81,7 +81,7 @@ class Oracle:
             tenant.starts.append(self.largest)
 
     def knows(self, tenant: str) -> bool:
-        """Tell whether the tenant was ever given a number."""
+        """Return whether the tenant was ever given a number."""
         return tenant in self.tenants
 
     def span(self, tenant: str, generation: int, partition: int) -> Span | None:

@@ -23,8 +23,8 @@ def violations(settings: Settings, journal: Journal) -> list[str]:
     """Return every answer that the log contradicts."""
     oracle, found, log = Oracle(), [f"refused: {why}" for why in journal.refused], []
     judged = defaultdict(list)
-    for told in journal.judged:
-        judged[told.log_offset].append(told)
+    for reported in journal.judged:
+        judged[reported.log_offset].append(reported)
     with closing(TopicReader(settings, settings.topic(records.GENERATIONS))) as reader:
         bounds = reader.bounds(Deadline.after(30))
         assert bounds is not None
@@ -32,8 +32,8 @@ def violations(settings: Settings, journal: Journal) -> list[str]:
             event, offset = decode_event(message), cast(int, message.offset())
             log.append(event)
             oracle.read(offset, event)
-            for told in judged.pop(offset, ()):
-                found += _verdicts(oracle, told)
+            for reported in judged.pop(offset, ()):
+                found += _verdicts(oracle, reported)
     found += [f"judged as of an offset that the log does not have: {offset}" for offset in judged]
     found += _numbers(oracle, log, journal.answered)
     for barred in journal.barred:
@@ -43,18 +43,18 @@ def violations(settings: Settings, journal: Journal) -> list[str]:
     return found
 
 
-def _verdicts(oracle: Oracle, told: Judged) -> list[str]:
+def _verdicts(oracle: Oracle, reported: Judged) -> list[str]:
     """The judge's rule (I1): as of its log offset, an answer is what the log says."""
     found = []
-    if told.log_offset < max(told.at_least, told.seen):
-        found.append(f"behind: as of {told.log_offset}, known: {told.at_least}, {told.seen}")
-    for subject in told.asked:
-        if oracle.knows(subject.tenant) != (subject in told.windows):
-            found.append(f"known or not: {subject} as of {told.log_offset}")
+    if reported.log_offset < max(reported.at_least, reported.seen):
+        found.append(f"behind: as of {reported.log_offset}, known: {reported.at_least}, {reported.seen}")
+    for subject in reported.asked:
+        if oracle.knows(subject.tenant) != (subject in reported.windows):
+            found.append(f"known or not: {subject} as of {reported.log_offset}")
         elif oracle.knows(subject.tenant):
             due = oracle.span(subject.tenant, subject.generation, subject.partition)
-            if _span(told.windows[subject]) != due:
-                found.append(f"verdict: {subject} {told.windows[subject]}, the log: {due}")
+            if _span(reported.windows[subject]) != due:
+                found.append(f"verdict: {subject} {reported.windows[subject]}, the log: {due}")
     return found
 
 
@@ -94,12 +94,12 @@ def _ends(what: str, ends: object, written: tuple[int, ...], sent: tuple[int, ..
     return [f"end offsets of another moment: {what}: {offsets}, written {written}, sent {sent}"]
 
 
-def _stable(oracle: Oracle, told: Judged) -> list[str]:
+def _stable(oracle: Oracle, reported: Judged) -> list[str]:
     """What passed below a barrier passes for ever, and what did not never does."""
     found = []
-    for subject, window in told.windows.items():
-        if told.ends:
-            end = told.ends[subject.partition]
+    for subject, window in reported.windows.items():
+        if reported.ends:
+            end = reported.ends[subject.partition]
             now = oracle.span(subject.tenant, subject.generation, subject.partition)
             if _below(now, end) != _below(_span(window), end):
                 found.append(f"changed: {subject} {window} is {now} now, below {end}")

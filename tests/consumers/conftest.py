@@ -44,13 +44,13 @@ def write(settings: Settings) -> Write:
         partition: int = 0,
     ) -> None:
         for value in values:
-            told = [] if headers is None else list(headers)
+            reported = [] if headers is None else list(headers)
             if isinstance(value, bytes) or value is None:
                 data = value
             else:
                 data = Codec().encode(value)
-                told = [*records.headers(value)] if headers is None else told
-            producer.produce(settings.topic(topic), data, key, headers=told, partition=partition)
+                reported = [*records.headers(value)] if headers is None else reported
+            producer.produce(settings.topic(topic), data, key, headers=reported, partition=partition)
         assert producer.flush(10) == 0
 
     return put

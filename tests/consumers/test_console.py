@@ -14,13 +14,13 @@ from sexton.consumers.output import coloured, summary
 from sexton.deploy.main import run
 from sexton.schemas import events
 from sexton.schemas.codec import Codec
-from sexton.schemas.words import printable
+from sexton.schemas.text import printable
 
 Write = Callable[..., None]
 Capture = pytest.CaptureFixture[str]
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PLACE = events.Position("id", 0, 0)
-DONE = [(events.OutcomeWord.DELETED, [0, 2, 5, 6]), (events.OutcomeWord.ABSENT, [2, 3])]
+DONE = [(events.OutcomeKind.DELETED, [0, 2, 5, 6]), (events.OutcomeKind.ABSENT, [2, 3])]
 
 
 def _tail(capsys: Capture, topic: str) -> list[dict[str, object]]:
@@ -107,9 +107,9 @@ def _intent(*keys: str) -> events.DeletionIntent:
     return events.DeletionIntent("i", "t", NOW, "n", guards, events.DeleteObjects("b", [list(keys)]))
 
 
-def _outcome(word: events.OutcomeWord, intent_id: str = "i") -> events.Outcome:
+def _outcome(kind: events.OutcomeKind, intent_id: str = "i") -> events.Outcome:
     verdict = events.Verdict(events.VerdictResult.PASS, "in-window", "", 1)
-    return events.Outcome(intent_id, "t", "b", word, 1, {word: 1}, [], verdict, PLACE, [], NOW)
+    return events.Outcome(intent_id, "t", "b", kind, 1, {kind: 1}, [], verdict, PLACE, [], NOW)
 
 
 def _status(capsys: Capture, intent_id: str = "i") -> dict[str, object]:
@@ -121,9 +121,9 @@ def _status(capsys: Capture, intent_id: str = "i") -> dict[str, object]:
 def test_status_is_pending_until_an_outcome_stands_there(
     settings: object, write: Write, capsys: Capture
 ) -> None:
-    """An intent without a word is pending, with the position at which it stands."""
+    """An intent without an outcome is pending, with the position at which it stands."""
     write("intents", _intent("a", "b"))
-    write("outcomes", _outcome(events.OutcomeWord.STALE, "another"))
+    write("outcomes", _outcome(events.OutcomeKind.STALE, "another"))
     status = _status(capsys)
 
     assert (status["state"], status["final"]) == ("pending", False)
@@ -134,7 +134,7 @@ def test_status_is_pending_until_an_outcome_stands_there(
 def test_status_is_folded_by_precedence(settings: object, write: Write, capsys: Capture) -> None:
     """J-9: a later `stale` or dead letter does not undo `deleted`."""
     write("intents", _intent("a"), _intent("a"))
-    write("outcomes", _outcome(events.OutcomeWord.DELETED), _outcome(events.OutcomeWord.STALE))
+    write("outcomes", _outcome(events.OutcomeKind.DELETED), _outcome(events.OutcomeKind.STALE))
     write("dead-letters", events.DeadLetter("t", PLACE, NOW, "r", "", "i", "t", "b", [], None, None, NOW))
     status = _status(capsys)
 
@@ -144,7 +144,7 @@ def test_status_is_folded_by_precedence(settings: object, write: Write, capsys: 
 
 
 def test_status_sees_a_deferred_intent(settings: object, write: Write, capsys: Capture) -> None:
-    """An intent that waits is pending, and what it waits for is told."""
+    """An intent that waits is pending, and what it waits for is reported."""
     raw = Codec().encode(_intent("a"))
     write("deferred", events.DeferredIntent(PLACE, NOW, "not-yet", "not_before", 1, None, b"t", raw))
     status = _status(capsys)
@@ -156,7 +156,7 @@ def test_status_sees_a_deferred_intent(settings: object, write: Write, capsys: C
 def test_tail_tells_how_far_an_intent_has_come(settings: object, write: Write, capsys: Capture) -> None:
     """Of an intent that waits it is told how many of its keys, or objects, are gone."""
     waits = events.DeferredIntent(PLACE, NOW, "SlowDown", "busy", 2, None, b"t", b"")
-    done = [events.DoneKeys(word, "", ends) for word, ends in DONE]
+    done = [events.DoneKeys(kind, "", ends) for kind, ends in DONE]
     keys = events.KeyProgress(done, [3, 4], None, [])
     write("deferred", waits, replace(waits, keys=keys), replace(waits, gone=7))
     assert run(["tail", "deferred", "--until-end"]) == 0
@@ -177,7 +177,7 @@ def test_status_finds_records_written_without_headers(
 def test_status_in_text_names_keys_and_what_was_said(settings: object, write: Write, capsys: Capture) -> None:
     """The text has the state, what was asked for, each record and each key, without colour codes."""
     write("intents", _intent("a"))
-    write("outcomes", _outcome(events.OutcomeWord.ABSENT))
+    write("outcomes", _outcome(events.OutcomeKind.ABSENT))
     assert run(["intents", "status", "i"]) == 0
     shown = capsys.readouterr().out
 
@@ -189,18 +189,20 @@ def test_status_in_text_names_keys_and_what_was_said(settings: object, write: Wr
 
 def test_an_outcome_without_counts_has_no_gap() -> None:
     """Of a prefix under which nothing was: nothing stands where the counts would."""
-    outcome = replace(_outcome(events.OutcomeWord.ABSENT), counts={})
+    outcome = replace(_outcome(events.OutcomeKind.ABSENT), counts={})
 
     assert summary(outcome) == "i absent verdict pass (in-window)"
 
 
 def test_status_in_text_is_a_summary(settings: object, write: Write, capsys: Capture) -> None:
-    """Keys are counted by their word; those that are not gone are named, some of them, and JSON has all."""
+    """Keys are counted by their outcome; those that are not gone are named, some of them, and JSON has
+    all.
+    """
     keys = [f"k{number:03}" for number in range(100)]
-    changed = [events.KeyOutcome(key, events.OutcomeWord.CHANGED, "") for key in keys[:30]]
+    changed = [events.KeyOutcome(key, events.OutcomeKind.CHANGED, "") for key in keys[:30]]
     outcome = replace(
-        _outcome(events.OutcomeWord.CHANGED),
-        counts={events.OutcomeWord.CHANGED: 30, events.OutcomeWord.DELETED: 70},
+        _outcome(events.OutcomeKind.CHANGED),
+        counts={events.OutcomeKind.CHANGED: 30, events.OutcomeKind.DELETED: 70},
         exceptions=changed,
     )
     write("intents", _intent(*keys))
@@ -220,13 +222,13 @@ def test_status_in_text_is_a_summary(settings: object, write: Write, capsys: Cap
 def test_status_of_an_unknown_intent_fails(settings: object, capsys: Capture) -> None:
     """An id that no record names is exit code 1."""
     assert run(["intents", "status", "nope"]) == 1
-    told = capsys.readouterr().err
-    assert "no record names the intent: nope" in told
-    assert "hint: is the id right? `sexton tail intents --until-end`" in told
+    reported = capsys.readouterr().err
+    assert "no record names the intent: nope" in reported
+    assert "hint: is the id right? `sexton tail intents --until-end`" in reported
 
 
 def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A word is coloured on a terminal, and never with NO_COLOR."""
+    """An outcome is coloured on a terminal, and never with NO_COLOR."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert coloured("deleted") == "\x1b[32mdeleted\x1b[0m"
     monkeypatch.setenv("NO_COLOR", "1")

@@ -56,16 +56,28 @@ def test_the_list_has_a_line_for_each(settings: object, write: Write, capsys: Ca
     titles, first, second = capsys.readouterr().out.splitlines()
 
     assert titles.split() == ["PLACE", "DIED", "REASON", "TENANT", "BUCKET", "INTENT", "KEYS", "FIRST", "AT"]
-    for title, told in {"REASON": "AccessDenied", "INTENT": INTENT.intent_id, "FIRST": "sexton.in"}.items():
-        assert titles.index(title) == first.index(told)
-    for told in ("0/0 ", "AccessDenied", "tenant-42", "bucket", INTENT.intent_id, "1 key ", "intents 3/17"):
-        assert told in first
+    for title, reported in {
+        "REASON": "AccessDenied",
+        "INTENT": INTENT.intent_id,
+        "FIRST": "sexton.in",
+    }.items():
+        assert titles.index(title) == first.index(reported)
+    for reported in (
+        "0/0 ",
+        "AccessDenied",
+        "tenant-42",
+        "bucket",
+        INTENT.intent_id,
+        "1 key ",
+        "intents 3/17",
+    ):
+        assert reported in first
     assert "0/2 " in second
     assert "? keys" in second
     assert run(["dead-letters", "list", "--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[0])
-    assert (told["partition"], told["offset"], told["keys"]) == (0, 0, 1)
-    assert told["first"] == {"topic_id": "intents-id", "partition": 3, "offset": 17}
+    reported = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (reported["partition"], reported["offset"], reported["keys"]) == (0, 0, 1)
+    assert reported["first"] == {"topic_id": "intents-id", "partition": 3, "offset": 17}
 
 
 def test_the_list_is_filtered(settings: object, write: Write, capsys: Capture) -> None:
@@ -87,14 +99,14 @@ def test_the_list_is_filtered(settings: object, write: Write, capsys: Capture) -
 def test_filters_that_take_nothing_are_answered_with_the_reasons(
     settings: object, write: Write, capsys: Capture, command: str
 ) -> None:
-    """A misspelt reason is no error; which there are, of those that are named, is told on stderr."""
+    """A misspelt reason is no error; which there are, of those that are named, is reported on stderr."""
     write("dead-letters", LETTER, GARBAGE, LETTER)
 
     assert run(["dead-letters", command, "--reason", "AccessDenid"]) == 0
     printed = capsys.readouterr()
     assert printed.out == ""
-    told = "nothing passes the filters; reasons that are there: AccessDenied (2), unframed (1)\n"
-    assert printed.err.startswith(told)
+    reported = "nothing passes the filters; reasons that are there: AccessDenied (2), unframed (1)\n"
+    assert printed.err.startswith(reported)
     assert run(["dead-letters", "list", "--reason", "unframed"]) == 0
     assert "passes the filters" not in capsys.readouterr().err
 
@@ -110,10 +122,10 @@ def test_show_decodes_what_can_be_decoded(settings: object, write: Write, capsys
         assert "    a-00000008\n" in shown
         assert '"phases": [' in shown
     assert run(["dead-letters", "show", "0/1", "--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["intent"]["action"]["DeleteObjects"]["bucket"] == "bucket"
-    assert told["failed_keys"] == ["a-00000008"]
-    assert (told["undecodable"], bytes.fromhex(told["raw_value"])) == (None, LETTER.raw_value)
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["intent"]["action"]["DeleteObjects"]["bucket"] == "bucket"
+    assert reported["failed_keys"] == ["a-00000008"]
+    assert (reported["undecodable"], bytes.fromhex(reported["raw_value"])) == (None, LETTER.raw_value)
 
 
 def test_show_prints_the_rest_as_hex(settings: object, write: Write, capsys: Capture) -> None:
@@ -134,9 +146,9 @@ def test_show_prints_the_rest_as_hex(settings: object, write: Write, capsys: Cap
     assert "|.[2J!|" in shown
     assert "\x1b" not in shown
     assert run(["dead-letters", "show", "0/1", "--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["starts_with"]["type"] == "DeletionIntent"
-    assert told["undecodable"]["reason"] == "trailing-bytes"
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["starts_with"]["type"] == "DeletionIntent"
+    assert reported["undecodable"]["reason"] == "trailing-bytes"
 
     assert run(["dead-letters", "show", "0/2"]) == 0
     assert "record value: null" in capsys.readouterr().out
@@ -147,9 +159,9 @@ def test_a_name_without_a_letter_fails(settings: object, write: Write, capsys: C
     write("dead-letters", LETTER)
     for arguments in (["show", "0/9"], ["show", "nope"], ["replay", "0/0", "2/2"]):
         assert run(["dead-letters", *arguments]) == 1
-        told = capsys.readouterr().err
-        assert f"no such dead letter: {arguments[-1]}" in told
-        assert "hint: `sexton dead-letters list` shows them" in told
+        reported = capsys.readouterr().err
+        assert f"no such dead letter: {arguments[-1]}" in reported
+        assert "hint: `sexton dead-letters list` shows them" in reported
 
 
 def test_the_place_that_tail_prints_is_the_name(settings: object, write: Write, capsys: Capture) -> None:

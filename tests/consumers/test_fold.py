@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from sexton.consumers.fold import PENDING, PRECEDENCE, better, count, fold
 from sexton.schemas import events
-from sexton.schemas.events import OutcomeWord
+from sexton.schemas.events import OutcomeKind
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PLACE = events.Position("id", 0, 0)
-WORDS = st.sampled_from(OutcomeWord)
+WORDS = st.sampled_from(OutcomeKind)
 
 
 def intent(*keys: str, intent_id: str = "i") -> events.DeletionIntent:
@@ -28,10 +28,10 @@ def intent(*keys: str, intent_id: str = "i") -> events.DeletionIntent:
 
 
 def outcome(
-    counts: Mapping[str, int], exceptions: Mapping[str, OutcomeWord] | None = None, intent_id: str = "i"
+    counts: Mapping[str, int], exceptions: Mapping[str, OutcomeKind] | None = None, intent_id: str = "i"
 ) -> events.Outcome:
     """Return an outcome with these counts and named keys."""
-    worst = min((OutcomeWord(word) for word in counts), key=lambda word: PRECEDENCE[word])
+    worst = min((OutcomeKind(kind) for kind in counts), key=lambda kind: PRECEDENCE[kind])
     return events.Outcome(
         intent_id=intent_id,
         tenant="t",
@@ -39,7 +39,7 @@ def outcome(
         outcome=worst,
         keys=sum(counts.values()),
         counts=counts,
-        exceptions=[events.KeyOutcome(key, word, "") for key, word in (exceptions or {}).items()],
+        exceptions=[events.KeyOutcome(key, kind, "") for key, kind in (exceptions or {}).items()],
         verdict=events.Verdict(events.VerdictResult.PASS, "in-window", "", 1),
         position=PLACE,
         store_request_ids=[],
@@ -68,26 +68,26 @@ def test_without_a_word_an_intent_is_pending() -> None:
     assert fold("i", intent("a", "b"), []).pending == ("a", "b")
 
 
-@pytest.mark.parametrize("word", OutcomeWord)
-def test_one_outcome_speaks_for_all_keys(word: OutcomeWord) -> None:
-    """The word of an outcome without exceptions is that of each key and of the intent."""
-    folded = fold("i", intent("a", "b"), [outcome({word: 2})])
+@pytest.mark.parametrize("kind", OutcomeKind)
+def test_one_outcome_speaks_for_all_keys(kind: OutcomeKind) -> None:
+    """The outcome of an outcome without exceptions is that of each key and of the intent."""
+    folded = fold("i", intent("a", "b"), [outcome({kind: 2})])
 
-    assert folded.state == word
-    assert folded.keys == {"a": word, "b": word}
+    assert folded.state == kind
+    assert folded.keys == {"a": kind, "b": kind}
     assert folded.final
 
 
 def test_the_order_of_precedence() -> None:
     """deleted = absent > changed > refused > stale > cancelled > dead-lettered."""
     ranked = ["deleted", "changed", "refused", "stale", "cancelled", "dead-lettered"]
-    for higher, lower in itertools.combinations(map(OutcomeWord, ranked), 2):
+    for higher, lower in itertools.combinations(map(OutcomeKind, ranked), 2):
         assert better(higher, lower) is better(lower, higher) is higher
-    assert PRECEDENCE[OutcomeWord.DELETED] == PRECEDENCE[OutcomeWord.ABSENT]
+    assert PRECEDENCE[OutcomeKind.DELETED] == PRECEDENCE[OutcomeKind.ABSENT]
 
 
 def test_j_9_a_replay_that_finds_nothing_changes_no_word() -> None:
-    """J-9: deleted and then absent, or the other way round, is one final word: deleted."""
+    """J-9: deleted and then absent, or the other way round, is one final outcome: deleted."""
     for said in itertools.permutations([outcome({"deleted": 1}), outcome({"absent": 1})]):
         assert state(intent("a"), *said) == "deleted"
 
@@ -102,23 +102,23 @@ def test_a_replayed_dead_letter_that_succeeds_is_deleted() -> None:
 def test_the_intents_word_is_that_of_its_worst_key() -> None:
     """One dead-lettered key among deleted ones makes the intent dead-lettered, and is named."""
     said: list[events.Outcome | events.DeadLetter] = [
-        outcome({"deleted": 2, "dead-lettered": 1}, {"b": OutcomeWord.DEAD_LETTERED}),
+        outcome({"deleted": 2, "dead-lettered": 1}, {"b": OutcomeKind.DEAD_LETTERED}),
         dead("b"),
     ]
     folded = fold("i", intent("a", "b", "c"), said)
 
     assert folded.state == "dead-lettered"
     assert folded.keys == {
-        "a": OutcomeWord.DELETED,
-        "b": OutcomeWord.DEAD_LETTERED,
-        "c": OutcomeWord.DELETED,
+        "a": OutcomeKind.DELETED,
+        "b": OutcomeKind.DEAD_LETTERED,
+        "c": OutcomeKind.DELETED,
     }
 
 
 def test_folding_is_per_key() -> None:
     """Two replays that each failed on another key have deleted both keys between them."""
-    first = outcome({"deleted": 1, "dead-lettered": 1}, {"a": OutcomeWord.DEAD_LETTERED})
-    second = outcome({"deleted": 1, "dead-lettered": 1}, {"b": OutcomeWord.DEAD_LETTERED})
+    first = outcome({"deleted": 1, "dead-lettered": 1}, {"a": OutcomeKind.DEAD_LETTERED})
+    second = outcome({"deleted": 1, "dead-lettered": 1}, {"b": OutcomeKind.DEAD_LETTERED})
 
     assert state(intent("a", "b"), first, second) == "deleted"
 
@@ -132,11 +132,11 @@ def test_a_dead_letter_for_some_keys_leaves_the_others_pending() -> None:
 
 
 def test_without_the_intent_the_records_speak_for_themselves() -> None:
-    """When retention has passed the intent, named keys are known by name and the rest as one word."""
-    folded = fold("i", None, [outcome({"deleted": 5, "stale": 1}, {"a": OutcomeWord.STALE})])
+    """When retention has passed the intent, named keys are known by name and the rest as one outcome."""
+    folded = fold("i", None, [outcome({"deleted": 5, "stale": 1}, {"a": OutcomeKind.STALE})])
 
-    assert (folded.state, folded.rest) == ("stale", OutcomeWord.DELETED)
-    assert folded.keys == {"a": OutcomeWord.STALE}
+    assert (folded.state, folded.rest) == ("stale", OutcomeKind.DELETED)
+    assert folded.keys == {"a": OutcomeKind.STALE}
 
 
 def test_counts_that_leave_several_words_are_read_as_the_worst() -> None:
@@ -146,12 +146,12 @@ def test_counts_that_leave_several_words_are_read_as_the_worst() -> None:
 
 @given(st.lists(st.tuples(WORDS, st.dictionaries(st.sampled_from("abc"), WORDS)), max_size=5), st.randoms())
 def test_arrival_never_matters(
-    said: Sequence[tuple[OutcomeWord, dict[str, OutcomeWord]]], random: Random
+    said: Sequence[tuple[OutcomeKind, dict[str, OutcomeKind]]], random: Random
 ) -> None:
-    """Any order, and any repetition, of the same records folds to the same word for each key."""
+    """Any order, and any repetition, of the same records folds to the same outcome for each key."""
     records: list[events.Outcome | events.DeadLetter] = []
-    for word, named in said:
-        counts: dict[str, int] = {word: 3 - len(named)} if len(named) < 3 else {}
+    for kind, named in said:
+        counts: dict[str, int] = {kind: 3 - len(named)} if len(named) < 3 else {}
         for other in named.values():
             counts[other] = counts.get(other, 0) + 1
         records.append(outcome(counts, named))
@@ -167,9 +167,9 @@ def test_arrival_never_matters(
     st.lists(st.tuples(st.sampled_from("uvwxyz"), WORDS), max_size=8),
     st.integers(0, 3),
 )
-def test_counters_add_up(asked: list[str], said: list[tuple[str, OutcomeWord]], garbage: int) -> None:
+def test_counters_add_up(asked: list[str], said: list[tuple[str, OutcomeKind]], garbage: int) -> None:
     """I2: submitted is final outcomes and pending, whatever is repeated, missing or undecodable."""
-    records: list[events.Outcome | events.DeadLetter] = [outcome({word: 1}, intent_id=i) for i, word in said]
+    records: list[events.Outcome | events.DeadLetter] = [outcome({kind: 1}, intent_id=i) for i, kind in said]
     records += [dead(intent_id=None, at=replace(PLACE, offset=n)) for n in range(garbage)] * 2
     counts = count([intent("a", intent_id=i) for i in asked], records)
 

@@ -13,7 +13,7 @@ from tests.support.chain import Chain
 from sexton.consumers.status import count_all, look_up
 from sexton.deploy.main import run
 from sexton.schemas import events, records
-from sexton.schemas.events import OutcomeWord
+from sexton.schemas.events import OutcomeKind
 from sexton.storage import ObjectStore
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -86,9 +86,9 @@ def test_a_replay_keeps_the_rights_of_its_first_position_and_mended_content_does
 
     assert list(store.list_keys(chain.bucket, "")) == ["two"]
     by_id = {each.intent_id: each for each in chain.outcomes()}
-    assert by_id[first].outcome is OutcomeWord.DELETED
-    assert by_id[second].outcome in (OutcomeWord.DELETED, OutcomeWord.ABSENT)
-    assert by_id[third].outcome is OutcomeWord.STALE
+    assert by_id[first].outcome is OutcomeKind.DELETED
+    assert by_id[second].outcome in (OutcomeKind.DELETED, OutcomeKind.ABSENT)
+    assert by_id[third].outcome is OutcomeKind.STALE
     assert by_id[first].position == by_id[second].position == by_id[intent.intent_id].position
     assert by_id[first].keys == 1
     assert by_id[third].position != by_id[first].position
@@ -100,7 +100,7 @@ def test_a_replay_keeps_the_rights_of_its_first_position_and_mended_content_does
 def test_a_record_that_died_is_replayed_by_its_bytes(
     chain: Chain, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What still cannot be read dies again, at its first position, and the copy is worked off once."""
+    """What still cannot be read dies again, at its first position, and the copy is processed once."""
     chain.produce(b"\xc3\x01garbage!", key=b"t", partition=1)
     chain.reap()
     (letter,) = chain.dead_letters()

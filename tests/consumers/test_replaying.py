@@ -53,17 +53,17 @@ class Desk:
         """Write a record to intents and a dead letter about it; returns the letter's place."""
         raw = content if isinstance(content, bytes) else Codec().encode(content)
         partition, offset = self.put(records.INTENTS, raw, b"t", partition=1)
-        told = content if isinstance(content, events.DeletionIntent) else None
+        reported = content if isinstance(content, events.DeletionIntent) else None
         topic = self.settings.topic(records.INTENTS)
         letter = events.DeadLetter(
             topic=topic,
             position=events.Position(Cluster(self.settings).topic_id(topic) or "", partition, offset),
             written_at=NOW,
-            reason="AccessDenied" if told else "unframed",
+            reason="AccessDenied" if reported else "unframed",
             detail="",
-            intent_id=told.intent_id if told else None,
-            tenant="t" if told else None,
-            bucket="bucket" if told else None,
+            intent_id=reported.intent_id if reported else None,
+            tenant="t" if reported else None,
+            bucket="bucket" if reported else None,
             keys=keys,
             raw_key=b"t",
             raw_value=raw,
@@ -225,7 +225,7 @@ def test_replays_are_counted_and_told_with_the_first(desk: Desk) -> None:
     verdict = events.Verdict(events.VerdictResult.PASS, "pass", "", 1)
     at = events.Position("id", 1, 0)
     deleted = events.Outcome(
-        new, "t", "bucket", events.OutcomeWord.DELETED, 1, {"deleted": 1}, [], verdict, at, [], NOW
+        new, "t", "bucket", events.OutcomeKind.DELETED, 1, {"deleted": 1}, [], verdict, at, [], NOW
     )
 
     before = count_all(desk.settings)
@@ -235,7 +235,7 @@ def test_replays_are_counted_and_told_with_the_first(desk: Desk) -> None:
     after = count_all(desk.settings)
     assert (after.submitted, after.final, after.pending) == (
         3,
-        {events.OutcomeWord.DELETED: 1, events.OutcomeWord.DEAD_LETTERED: 1},
+        {events.OutcomeKind.DELETED: 1, events.OutcomeKind.DEAD_LETTERED: 1},
         1,
     )
     first = look_up(desk.settings, "one")

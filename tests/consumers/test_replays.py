@@ -38,16 +38,16 @@ def letter(
 ) -> Letter:
     """Return an opened dead letter about a record with this content."""
     raw = Codec().encode(content) if isinstance(content, events.DeletionIntent) else content
-    told = content if isinstance(content, events.DeletionIntent) else None
+    reported = content if isinstance(content, events.DeletionIntent) else None
     event = events.DeadLetter(
         topic=topic,
         position=position,
         written_at=NOW,
         reason="AccessDenied",
         detail="",
-        intent_id=told.intent_id if told else None,
-        tenant=told.tenant if told else None,
-        bucket="bucket" if told else None,
+        intent_id=reported.intent_id if reported else None,
+        tenant=reported.tenant if reported else None,
+        bucket="bucket" if reported else None,
         keys=keys,
         raw_key=b"t",
         raw_value=raw,
@@ -121,7 +121,7 @@ def test_a_prefix_is_replayed_whole() -> None:
 
 
 def test_letters_of_one_record_are_one_step() -> None:
-    """A micro-batch that was worked off twice wrote its letters twice: one replay, for every key named."""
+    """A micro-batch that was processed twice wrote its letters twice: one replay, for every key named."""
     asked = intent(["a", "b", "c"])
     later = NOW + timedelta(seconds=1)
     (step,) = planned(letter(asked, "b", offset=7, died=later), letter(asked, "a", offset=3))
@@ -207,17 +207,17 @@ def test_the_position_inside_a_deferred_copy_counts_where_it_stood_in_deferred()
     copy = events.DeferredIntent(FIRST, NOW, "held", "", 2, None, b"t", inner, effect_unknown=True, gone=4)
     there = events.Position("deferred-id", 0, 5)
     raw = Codec().encode(copy)
-    believed = letter(raw, topic="sexton.deferred", position=there)
+    expected = letter(raw, topic="sexton.deferred", position=there)
     forged = letter(raw, topic="sexton.intents", position=there)
 
-    assert (believed.first, believed.intent_id, believed.waited) == (FIRST, "first", copy)
+    assert (expected.first, expected.intent_id, expected.waited) == (FIRST, "first", copy)
     assert (forged.first, forged.intent_id, forged.waited) == (there, None, None)
     unreadable = letter(b"\xff", topic="sexton.deferred", position=there)
     assert planned(unreadable)[0].way is Way.IMPOSSIBLE
 
 
 def test_mended_content_has_no_position() -> None:
-    """It is a new intent under another id, with a link; a rule that it breaks is told."""
+    """It is a new intent under another id, with a link; a rule that it breaks is reported."""
     one = letter(intent(["a"]))
     ids = iter(["new"])
     step = mend(one, intent(["b"]), Evidence(), again=False, new_id=lambda: next(ids))

@@ -51,7 +51,7 @@ def test_the_end_is_that_at_the_time_of_the_call(settings: Settings, write: Writ
 
 
 def test_following_goes_on_after_the_end(settings: Settings, write: Write) -> None:
-    """Without an end, reading goes on with what is written later."""
+    """Without an end, reading continues with what is written later."""
     write("intents", b"1")
     reading = read(settings, "intents", until_end=False)
     assert next(reading).value == b"1"
@@ -103,7 +103,7 @@ def test_a_prefix_that_begins_a_topics_name_is_no_riddle() -> None:
 
 
 def test_an_unreachable_broker_is_a_typed_fault() -> None:
-    """Kafka away is told within the time that was given."""
+    """Kafka away is reported within the time that was given."""
     with pytest.raises(KafkaUnavailable):
         list(read(load({"SEXTON_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}), "intents", timeout=0.5))
 

@@ -29,7 +29,7 @@ class TestErrors:
         )
 
     @pytest.mark.parametrize(
-        ("arguments", "told", "hint"),
+        ("arguments", "reported", "hint"),
         [
             ("topics chek", "no such command 'chek'. Did you mean 'check'?", "sexton topics --help"),
             ("config show --nope", "no such option: --nope", "sexton config show --help"),
@@ -54,14 +54,14 @@ class TestErrors:
         ],
     )
     def test_wrong_usage_has_the_form_of_every_error(
-        self, arguments: str, told: str, hint: str, capsys: pytest.CaptureFixture[str]
+        self, arguments: str, reported: str, hint: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """What cannot be parsed is one plain sentence and a hint on stderr, and exits 2."""
         assert run(arguments.split()) == 2
 
         shown = capsys.readouterr()
         assert shown.out == ""
-        assert shown.err == f"error: {told}\n\nhint: `{hint}` tells how it is called\n"
+        assert shown.err == f"error: {reported}\n\nhint: `{hint}` says how it is called\n"
 
     @pytest.mark.parametrize("arguments", [["local"], []])
     def test_a_missing_verb_shows_the_help(
@@ -75,7 +75,7 @@ class TestErrors:
         assert "up" in shown.err
 
     @pytest.mark.parametrize(
-        ("error", "code", "told"),
+        ("error", "code", "reported"),
         [
             (
                 LogBroken("the log has a gap: 17", hint="restore it"),
@@ -90,11 +90,11 @@ class TestErrors:
         self,
         error: BaseException,
         code: int,
-        told: str,
+        reported: str,
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
-        """Errors of a verb are told on stderr in one form, and no traceback is shown."""
+        """Errors of a verb are reported on stderr in one form, and no traceback is shown."""
 
         def explode(**_: object) -> None:
             raise error
@@ -104,7 +104,7 @@ class TestErrors:
         assert run(["topics", "check"]) == code
         shown = capsys.readouterr()
         assert shown.out == ""
-        assert shown.err.startswith(told)
+        assert shown.err.startswith(reported)
         assert "Traceback" not in shown.err
 
     def test_a_missing_package_names_the_extra(
@@ -134,11 +134,11 @@ class TestHelp:
     def test_help_lists_the_verbs_that_there_are(self, capsys: pytest.CaptureFixture[str]) -> None:
         """`sexton --help` names each noun's verbs, all of them and no other."""
         assert run(["--help"]) == 0
-        told = " ".join(capsys.readouterr().out.split())
+        reported = " ".join(capsys.readouterr().out.split())
         for noun in NOUNS:
             verbs = getattr(_load(noun), "commands", {})
             assert set(noun.verbs) == set(verbs)
-            assert all(verb in told for verb in noun.verbs)
+            assert all(verb in reported for verb in noun.verbs)
 
     @pytest.mark.parametrize(
         "command", [" ".join((noun.name, verb)).strip() for noun in NOUNS for verb in noun.verbs or ("",)]
@@ -147,20 +147,20 @@ class TestHelp:
         """The help of a verb fits into 80 columns and ends with examples of it, a line each."""
         assert run([*command.split(), "--help"]) == 0
 
-        told = capsys.readouterr().out
-        examples = [line for line in told.partition("\n  Examples:\n")[2].splitlines() if line.strip()]
+        reported = capsys.readouterr().out
+        examples = [line for line in reported.partition("\n  Examples:\n")[2].splitlines() if line.strip()]
         assert examples
         assert all(f"sexton {command}" in line for line in examples)
-        assert all(len(line) <= 80 for line in told.splitlines())
+        assert all(len(line) <= 80 for line in reported.splitlines())
 
     @pytest.mark.parametrize("noun", ["", *(noun.name for noun in NOUNS if noun.verbs)])
     def test_no_noun_is_told_by_half(self, noun: str, capsys: pytest.CaptureFixture[str]) -> None:
         """The help of a noun fits into 80 columns, and no verb's line is cut off."""
         assert run([*noun.split(), "--help"]) == 0
 
-        told = capsys.readouterr().out.splitlines()
-        assert not [line for line in told if line.endswith("...") and not line.startswith("Usage:")]
-        assert all(len(line) <= 80 for line in told)
+        reported = capsys.readouterr().out.splitlines()
+        assert not [line for line in reported if line.endswith("...") and not line.startswith("Usage:")]
+        assert all(len(line) <= 80 for line in reported)
 
     def test_help_works_with_wrong_settings(self, cli: Cli) -> None:
         """Help does not need valid settings: it may be what is asked for because of them."""
@@ -219,15 +219,15 @@ def test_brokers_that_are_away_are_told_soon() -> None:
             text=True,
         )
     begun = time.monotonic()
-    told = {command: process.communicate(timeout=60)[1] for command, process in running.items()}
+    reported = {command: process.communicate(timeout=60)[1] for command, process in running.items()}
 
     assert time.monotonic() - begun < 30  # six programs start at once, on a machine that may be busy
     for command, process in running.items():
         assert process.returncode == 75, command
-        assert told[command].startswith("error: the brokers do not answer: 127.0.0.1:1,127.0.0.1:2: "), told[
-            command
-        ]
-        assert "\n\nhint: are the brokers up, and SEXTON_KAFKA_BOOTSTRAP_SERVERS right?" in told[command]
+        assert reported[command].startswith("error: the brokers do not answer: 127.0.0.1:1,127.0.0.1:2: "), (
+            reported[command]
+        )
+        assert "\n\nhint: are the brokers up, and SEXTON_KAFKA_BOOTSTRAP_SERVERS right?" in reported[command]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{port}", "nowhere.invalid:1"])

@@ -81,11 +81,11 @@ def test_a_bucket_is_tried_where_the_reaper_may_go(
     """X-18: every object that it names lies under the bucket's first allowed prefix, and none is left."""
     with recorder_of_this_process(monkeypatch) as s3:
         s3.create_bucket("bucket", {"theirs": b"x"})
-        told = try_bucket(load({}, allow=allow, s3_endpoint_url=s3.url), "bucket")
+        reported = try_bucket(load({}, allow=allow, s3_endpoint_url=s3.url), "bucket")
         named = {key for request in s3.requests for key in (*request.keys, request.key) if key}
         objects = list(s3.objects("bucket"))
 
-    assert "list, put and delete work" in told
+    assert "list, put and delete work" in reported
     ours = (f"{under}sexton-doctor/", f"{under}.sexton-probe/", *([] if under else ["/.sexton-probe/"]))
     assert [key for key in named if not key.startswith(ours)] == []
     assert all(any(key.startswith(folder) for key in named) for folder in ours)

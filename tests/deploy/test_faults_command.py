@@ -103,7 +103,7 @@ class TestUp:
         assert delete(second.env["SEXTON_S3_ENDPOINT_URL"]) == 200
 
     def test_faults_need_a_store(self, cli: Cli, folder: Path, file: Path) -> None:
-        """Without the stack's own store the proxy has to be told which one it stands before."""
+        """Without the stack's own store the proxy has to be reported which one it stands before."""
         up = cli("local", "up", "--dir", str(folder), *S3_ALONE, "--without", "s3", "--faults", str(file))
 
         assert up.returncode == 2
@@ -131,19 +131,21 @@ class TestAlone:
         assert json.loads(output)["status"] == 503
 
     @pytest.mark.parametrize(
-        ("arguments", "code", "told"),
+        ("arguments", "code", "reported"),
         [
             (["--to", "https://127.0.0.1:9"], 2, "must be http://HOST:PORT: https://127.0.0.1:9"),
             (["--to", "http://127.0.0.1:9", "--listen", "9"], 2, "is HOST:PORT: 9"),
             (["--to", "http://127.0.0.1:9", "--listen", "192.0.2.1:1"], 75, "cannot listen on 192.0.2.1:1"),
         ],
     )
-    def test_wrong_addresses(self, cli: Cli, file: Path, arguments: list[str], code: int, told: str) -> None:
+    def test_wrong_addresses(
+        self, cli: Cli, file: Path, arguments: list[str], code: int, reported: str
+    ) -> None:
         """What cannot be listened on or stood before is said at once."""
         done = cli("local", "faults", str(file), *arguments)
 
         assert done.returncode == code
-        assert told in done.stderr
+        assert reported in done.stderr
 
     def test_a_missing_file(self, cli: Cli, tmp_path: Path) -> None:
         """The file has to be there."""

@@ -149,7 +149,7 @@ class TestForwarding:
         assert len(strict.connections()) <= 4
 
     def test_a_client_that_waits_for_100_continue(self, strict: S3Recorder, proxy: Running) -> None:
-        """A client that asks before it sends its body is told to go on."""
+        """A client that asks before it sends its body is told to continue."""
         head = b"PUT /bucket/k HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"
         host, port = proxy.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=10) as connection:

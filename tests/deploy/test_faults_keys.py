@@ -67,7 +67,7 @@ class TestKeys:
         assert list(strict.objects(BUCKET)) == left
 
     def test_x_5_a_stranger(self, strict: S3Recorder, proxy: Running, deleter: BatchDeleter) -> None:
-        """X-5: the reply names one of two keys and a stranger."""
+        """X-5: the reply names one of two keys and an unexpected key."""
         put(strict, "a", "b")
         proxy.play('[[rule]]\nkey = "a"\nstranger = "<who>"\n')
 
@@ -77,7 +77,7 @@ class TestKeys:
 
 class TestThrottling:
     def test_requests_above_the_rate(self, proxy: Running, deleter: BatchDeleter) -> None:
-        """A prefix takes its burst and refuses more with SlowDown; another prefix goes on."""
+        """A prefix takes its burst and refuses more with SlowDown; another prefix continues."""
         proxy.play("[[rule]]\nthrottle = {writes_per_s = 0.5, burst = 3, retry_after = 2}\n")
 
         states = [kinds(delete(deleter, *batch))[0] for batch in (["p/1", "p/2"], ["p/3", "p/4"], ["q/1"])]

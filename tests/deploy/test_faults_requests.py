@@ -80,7 +80,7 @@ class TestWholeRequests:
     def test_a_cut_connection(
         self, strict: S3Recorder, proxy: Running, deleter: BatchDeleter, when: str, left: list[str]
     ) -> None:
-        """The connection ends without an answer, before or after the store has acted; the log tells which."""
+        """The connection ends without an answer, before or after the store has acted; the log says which."""
         put(strict, "a")
         proxy.play(f'[[rule]]\ncut = true\nwhen = "{when}"\ntimes = 1\n')
 
@@ -148,7 +148,7 @@ class TestTheFile:
     def test_a_bad_or_missing_file_changes_nothing(
         self, proxy: Running, deleter: BatchDeleter, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        """Rules that cannot be played are told on stderr once, and those before them stay."""
+        """Rules that cannot be played are reported on stderr once, and those before them stay."""
         proxy.play('[[rule]]\nerror = "SlowDown"\n')
         states = kinds(delete(deleter, "a"))
         proxy.play("[[rule]]\nerrror = 'SlowDown'\n")
@@ -156,7 +156,7 @@ class TestTheFile:
         proxy.file.unlink()
         states += kinds(delete(deleter, "a"))
 
-        told = capfd.readouterr().err
+        reported = capfd.readouterr().err
         assert states == ["bucket"] * 4
-        assert told.count("unknown field: errror; the rules before it stay") == 1
-        assert told.count("cannot be read") == 1
+        assert reported.count("unknown field: errror; the rules before it stay") == 1
+        assert reported.count("cannot be read") == 1

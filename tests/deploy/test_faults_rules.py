@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.support.pages import ROOT
 
 from sexton.deploy.local.faults import InvalidFaults, fields
-from sexton.deploy.local.faults.decisions import Plan, Seen, carried_over, decide
+from sexton.deploy.local.faults.decisions import Plan, Presence, carried_over, decide
 from sexton.deploy.local.faults.request import OPERATIONS, S3Request, describe
 from sexton.deploy.local.faults.rules import Cut, Error, KeyFailure, Rule
 from sexton.deploy.local.faults.throttling import prefix_of
 
-Remembering = list[tuple[Rule, Seen]]
+Remembering = list[tuple[Rule, Presence]]
 
 
 def rules(text: str) -> Remembering:
@@ -231,7 +231,7 @@ class TestThrottling:
 
 class TestFiles:
     @pytest.mark.parametrize(
-        ("text", "told", "hint"),
+        ("text", "reported", "hint"),
         [
             ("[[rule]]\nlatncy_ms = 5\n", "rule 1: unknown field: latncy_ms", "latency_ms"),
             ("[[rules]]\ncut = true\n", "unknown field: rules", "[[rule]]"),
@@ -257,7 +257,7 @@ class TestFiles:
         ],
     )  # fmt: skip
     def test_what_cannot_be_played_is_said(
-        self, tmp_path: Path, text: str, told: str, hint: str | None
+        self, tmp_path: Path, text: str, reported: str, hint: str | None
     ) -> None:
         """Anything unknown, misspelt or at odds is an error that names the file, the rule and the field."""
         file = tmp_path / "faults.toml"
@@ -266,7 +266,7 @@ class TestFiles:
         with pytest.raises(InvalidFaults) as raised:
             fields.read(file)
 
-        assert told in str(raised.value)
+        assert reported in str(raised.value)
         assert str(file) in str(raised.value)
         assert hint is None or hint in str(raised.value.hint)
 
@@ -311,7 +311,7 @@ class TestFiles:
         assert [rule.play for rule in fields.read(file)] == [Cut()]
 
     def test_an_unchanged_rule_goes_on_counting(self) -> None:
-        """After the file has changed, rules that are still there word for word keep what they have seen."""
+        """After the file has changed, rules that are still there verbatim keep what they have seen."""
         before = rules("[[rule]]\nerror = 'SlowDown'\ntimes = 1\n[[rule]]\ncut = true\n")
         decide(before, batch("a"), 0)
 

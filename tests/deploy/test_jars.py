@@ -69,7 +69,7 @@ def test_another_jar_than_the_locked_one_is_refused(cache: Path, monkeypatch: py
 
 
 def test_a_failed_fetch_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cause is told, not Ivy's last word that some module was not found; nothing stays behind."""
+    """The cause is reported, not Ivy's final outcome that some module was not found; nothing stays behind."""
     output = (
         "\tmodule not found: org.apache.kafka#kafka_2.13;4.3.1\n"
         "Server access error at url x (javax.net.ssl.SSLHandshakeException: PKIX path building failed)\n"

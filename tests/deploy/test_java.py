@@ -48,7 +48,7 @@ def certificate() -> bytes:
 
 class TestFind:
     def test_java_home_comes_before_path(self, tmp_path: Path) -> None:
-        """JAVA_HOME is looked at before PATH."""
+        """JAVA_HOME is verified before PATH."""
         first = _fake(tmp_path / "home", "21")
         second = _fake(tmp_path / "path", "17")
 

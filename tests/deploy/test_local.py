@@ -135,11 +135,13 @@ class TestUpAndDown:
         """A path that no folder can have is wrong usage, told with the option that names it."""
         (tmp_path / "file").touch()
         code = run(["local", verb, "--dir", str(tmp_path / below)])
-        told = capsys.readouterr().err
+        reported = capsys.readouterr().err
 
         assert code == 2
-        assert told.startswith(f"error: the folder of the local stack cannot be used: {tmp_path / below}: ")
-        assert "hint: --dir or SEXTON_STATE_DIR" in told
+        assert reported.startswith(
+            f"error: the folder of the local stack cannot be used: {tmp_path / below}: "
+        )
+        assert "hint: --dir or SEXTON_STATE_DIR" in reported
 
     def test_down_without_up_is_fine(self, cli: Cli, folder: Path) -> None:
         """`down` and `status` of a stack that was never started do nothing and say so."""
@@ -219,7 +221,7 @@ class TestUsage:
         assert "kafka, redis, s3, issuer" in done.stderr
 
     def test_the_issuer_needs_its_servers(self, cli: Cli, folder: Path) -> None:
-        """Without Kafka the issuer has to be told which one to use instead."""
+        """Without Kafka the issuer has to be reported which one to use instead."""
         done = cli("local", "up", "--dir", str(folder), "--without", "kafka")
 
         assert done.returncode == 2

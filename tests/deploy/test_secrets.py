@@ -32,7 +32,7 @@ COMMANDS = {
 
 
 def test_no_command_prints_a_secret() -> None:
-    """With every server away, each tells where it asked and nothing that stands in a secret's place."""
+    """With every server away, each says where it asked and nothing that stands in a secret's place."""
     running = {}
     for number, command in enumerate(COMMANDS):
         level = {"SEXTON_REDIS_URL": REDIS[number % 2], "SEXTON_LOG_LEVEL": "DEBUG"}
@@ -43,9 +43,9 @@ def test_no_command_prints_a_secret() -> None:
             stderr=subprocess.STDOUT,
             text=True,
         )
-    told = {command: process.communicate(timeout=120)[0] for command, process in running.items()}
+    reported = {command: process.communicate(timeout=120)[0] for command, process in running.items()}
 
     assert {command: process.returncode for command, process in running.items()} == COMMANDS
-    assert [command for command in COMMANDS if MARKER in told[command]] == []
+    assert [command for command in COMMANDS if MARKER in reported[command]] == []
     for command in ("config show", "doctor", "issuer show tenant"):
-        assert "http://********@127.0.0.1:1" in told[command]
+        assert "http://********@127.0.0.1:1" in reported[command]

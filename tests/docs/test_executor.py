@@ -10,7 +10,7 @@ from tests.docs.test_quickstart import environment, steady
 from tests.support import pages
 
 from sexton.deploy.local import Installation
-from sexton.schemas.events import DeleteMode, OutcomeWord
+from sexton.schemas.events import DeleteMode, OutcomeKind
 from sexton.storage.states import ErrorClass, Kind
 
 PAGE = docs.generate.EXECUTOR
@@ -30,7 +30,7 @@ def test_every_state_class_and_mode_is_told() -> None:
     assert [kind for kind in Kind if kind.value not in life] == []
     assert [each for each in ErrorClass if f"**{each.value.partition(':')[0]}: " not in classes] == []
     assert [mode for mode in DeleteMode if f"| `{mode.value.lower()}`" not in TEXT] == []
-    assert OutcomeWord.CHANGED in life
+    assert OutcomeKind.CHANGED in life
 
 
 @pytest.mark.real

@@ -27,7 +27,7 @@ from sexton.deploy.main import NOUNS, run
 from sexton.issuer.metrics import Metrics
 from sexton.producers import Limits
 from sexton.schemas.checks import check_intent
-from sexton.schemas.events import Action, DeletionIntent, Guard, OutcomeWord
+from sexton.schemas.events import Action, DeletionIntent, Guard, OutcomeKind
 from sexton.schemas.forms import from_json
 from sexton.schemas.settings import explain, load
 from sexton.streaming_jobs.reaper import progress
@@ -55,11 +55,11 @@ def fate_reasons() -> set[str]:
     for file in (ROOT / "streaming_jobs/sexton/streaming_jobs/reaper").glob("**/*.py"):
         for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             match call:
-                case ast.Call(func=ast.Name("Fate"), args=[ast.Attribute(attr="REFUSED"), *_]):
+                case ast.Call(func=ast.Name("ItemOutcome"), args=[ast.Attribute(attr="REFUSED"), *_]):
                     continue  # told in the detail of its keys
-                case ast.Call(func=ast.Name("Fate"), args=[_, ast.Constant(str(reason)), *_]):
+                case ast.Call(func=ast.Name("ItemOutcome"), args=[_, ast.Constant(str(reason)), *_]):
                     reasons.add(reason)
-                case ast.Call(func=ast.Name("Fate"), args=[_, ast.Name(name), *_]) if name.isupper():
+                case ast.Call(func=ast.Name("ItemOutcome"), args=[_, ast.Name(name), *_]) if name.isupper():
                     module = importlib.import_module(f"sexton.streaming_jobs.reaper.{file.stem}")
                     reasons.add(getattr(module, name))
     return {reason for reason in reasons if reason.islower()}
@@ -120,9 +120,9 @@ def test_every_command_exists(page: Path, capsys: pytest.CaptureFixture[str]) ->
         verbs = isinstance(getattr(importlib.import_module(module), attribute), typer.Typer)
         capsys.readouterr()
         assert run([*words[: 2 if verbs and len(words) > 1 else 1], "--help"]) == 0, words
-        told = capsys.readouterr().out
-        flags = [word for word in words if word.startswith("--")]
-        assert [flag for flag in flags if not re.search(rf"{flag}\b", told)] == []
+        reported = capsys.readouterr().out
+        flags = [kind for kind in words if kind.startswith("--")]
+        assert [flag for flag in flags if not re.search(rf"{flag}\b", reported)] == []
 
 
 def test_hints_name_pages_and_headings_that_exist() -> None:
@@ -143,8 +143,8 @@ def test_every_message_of_the_runbook_is_one_of_the_code() -> None:
     said = texts("streaming_jobs", "storage", "schemas", "issuer")
     pieces = {
         piece.strip()
-        for told, _ in rows
-        for message in re.findall(r"`([^`]+)`", told)
+        for reported, _ in rows
+        for message in re.findall(r"`([^`]+)`", reported)
         for piece in message.split("...")
         if piece.strip(" :,")
     }
@@ -200,7 +200,7 @@ def test_examples_show_every_guard_and_action() -> None:
 
 
 def test_words_and_reasons_are_listed() -> None:
-    """Every outcome word, and every reason of a verdict, a deferral or a dead letter, is on the page."""
+    """Every outcome, and every reason of a verdict, a deferral or a dead letter, is on the page."""
     text = (DOCS / "records.md").read_text(encoding="utf-8")
     reasons = set(re.findall(r'UndecodableRecord\(\s*"([a-z-]+)"', source("schemas"))) - {"null"}
     judge = (ROOT / "streaming_jobs/sexton/streaming_jobs/reaper/judge.py").read_text(encoding="utf-8")
@@ -222,7 +222,7 @@ def test_words_and_reasons_are_listed() -> None:
     } <= reasons
     assert {"earlier-phase", "slow-bucket", "expired", "repeat", "StillWritten"} <= reasons
 
-    assert {name for name in {*reasons, *OutcomeWord} if f"| `{name}` |" not in text} == set()
+    assert {name for name in {*reasons, *OutcomeKind} if f"| `{name}` |" not in text} == set()
 
 
 def test_metrics_of_page_and_code_are_the_same() -> None:

@@ -1,4 +1,4 @@
-"""Bearer tokens: who may call what, and that tokens are told nowhere."""
+"""Bearer tokens: who may call what, and that tokens are reported nowhere."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_wrong_tokens_are_told_without_the_token(text: str) -> None:
 
 
 def test_settings_mask_tokens() -> None:
-    """`config show` tells that tokens are set, and nothing of them."""
+    """`config show` says that tokens are set, and nothing of them."""
     rows = explain({"SEXTON_ISSUER_TOKENS": json.dumps(TOKENS), "SEXTON_ISSUER_TOKEN": "secret-n1"})
 
     assert "secret" not in " ".join(row.value for row in rows)

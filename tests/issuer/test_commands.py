@@ -117,7 +117,7 @@ def test_show(shared: Installation, issuer: IssuerClient, unique: str) -> None:
 
 
 def test_scan_of_a_bucket_that_is_not_there(shared: Installation) -> None:
-    """A missing bucket is told with the setting that says which store was asked."""
+    """A missing bucket is reported with the setting that says which store was asked."""
     done = run(shared, "scan", "s3://no-such-bucket/tenants/")
 
     assert done.returncode == 1

@@ -203,14 +203,14 @@ def test_a_request_id_is_bound(case: Case, unique: str, other: str) -> None:
             case.issuer.re_attach("n", request_id=unique)
 
 
-@pytest.mark.parametrize("believed", [0, 1, 3])
-def test_i_12_a_lower_generation_is_refused(case: Case, unique: str, believed: int) -> None:
+@pytest.mark.parametrize("expected", [0, 1, 3])
+def test_i_12_a_lower_generation_is_refused(case: Case, unique: str, expected: int) -> None:
     """I-12: a call that names another generation than the newest is refused and changes nothing."""
     case.issuer.attach("n", unique)
     case.issuer.attach("n", unique)
 
     with refused("generation-not-newest"):
-        case.issuer.attach("n", unique, generation=believed)
+        case.issuer.attach("n", unique, generation=expected)
     assert case.issuer.attach("n", unique, generation=2).generation == 3
 
 
@@ -255,7 +255,7 @@ def test_names_out_of_bounds(case: Case, name: str) -> None:
 
 
 def test_history(case: Case, unique: str) -> None:
-    """A tenant's history starts with the newest generation and tells where each was issued."""
+    """A tenant's history starts with the newest generation and says where each was issued."""
     attached = [case.issuer.attach(node, unique) for node in ("n1", "n2")]
 
     state = case.issuer.tenant(unique)

@@ -64,7 +64,7 @@ def an_import(unique: str) -> tuple[list[ImportedTenant], list[ImportedNode]]:
 
 
 def test_an_import_under_one_id(case: Case, unique: str) -> None:
-    """The same import under the same id is answered, in any order, also after its tenants went on."""
+    """The same import under the same id is answered, in any order, also after its tenants continued."""
     tenants, nodes = an_import(unique)
     first = case.issuer.import_tenants(tenants, nodes, unique)
     for tenant in tenants:
@@ -132,9 +132,9 @@ def test_another_belief_under_a_known_id(case: Case, unique: str) -> None:
     case.issuer.attach("n", unique, unique, generation=1)
 
     assert case.issuer.attach("n", unique, unique, generation=1).generation == 2
-    for believed in (0, 2):
+    for expected in (0, 2):
         with refused("request-id-conflict"):
-            case.issuer.attach("n", unique, unique, generation=believed)
+            case.issuer.attach("n", unique, unique, generation=expected)
 
 
 def test_i_6_a_used_request_id_is_no_answer_for_another_call(case: Case, unique: str) -> None:

@@ -68,7 +68,7 @@ def test_every_caller_gets_the_failure() -> None:
 
 
 def test_a_leader_without_time_does_not_take_the_others_along() -> None:
-    """A call that joined one whose time is over goes on by itself."""
+    """A call that joined one whose time is over continues by itself."""
     gate, begun = threading.Event(), threading.Event()
 
     def work(_: Deadline) -> str:

@@ -99,11 +99,11 @@ class TestParts:
         state, call = held_by_n(), re_attach("r")
         take(state, call)
         append(state, issued("moved", [Grant("t0", 3, 2)], node="elsewhere"))
-        told = answer(state, call)
+        reported = answer(state, call)
         append(state, issued("moved later", [Grant("t1", 3, 2)], node="elsewhere"))
 
-        assert told.generations == dict.fromkeys(TENANTS[1:], 2)
-        assert next_step(state, call) == told
+        assert reported.generations == dict.fromkeys(TENANTS[1:], 2)
+        assert next_step(state, call) == reported
 
     def test_a_re_attach_of_which_everything_moved_is_ended_with_its_parts(self) -> None:
         """A call that has a valid part is never answered as if it had none: its parts are ended, empty."""
@@ -163,7 +163,7 @@ class TestOvertaken:
         assert isinstance(next_step(state, call), Part)
 
     def test_an_attach_never_is(self) -> None:
-        """A half-done attach goes on, whatever re-attach was carried out since."""
+        """A half-done attach continues, whatever re-attach was carried out since."""
         state, call = State(), Call("r", "c", ATTACH, "n", tuple(TENANTS))
         append(state, GENESIS)
         take(state, call)
@@ -199,9 +199,9 @@ class TestForms:
         state = self.state()
         asked = {(None, None): None, (FIRST, None): 1, (None, 1): 1, (FINAL, None): None}
 
-        for (form, generation), told in asked.items():
+        for (form, generation), reported in asked.items():
             call = Call("r", "c", ATTACH, "n", ("new",), form=form, node_generation=generation)
-            assert next_step(state, call) == Part(["new"], 0, 1, told)
+            assert next_step(state, call) == Part(["new"], 0, 1, reported)
 
     def test_a_new_tenant_beside_the_first_form(self) -> None:
         """One event has one form: the form of a new tenant is not guessed from its neighbour's."""

@@ -69,7 +69,7 @@ def test_i_18_killed_between_append_and_read_back(
 def test_an_acknowledgement_that_was_lost(
     fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Appended, but nobody was told: a retry under the same id gets that number, from any issuer."""
+    """Appended, but nobody was reported: a retry under the same id gets that number, from any issuer."""
     services = [serve(fresh.settings), serve(fresh.settings)]
     append = services[0]._writer.append
 
@@ -87,7 +87,7 @@ def test_an_acknowledgement_that_was_lost(
 
 
 def test_a_producer_that_failed_for_good(fresh: Installation, serve: Serve) -> None:
-    """A fatal error of the producer: it is made anew, and the same request goes on."""
+    """A fatal error of the producer: it is made anew, and the same request continues."""
     service = serve(fresh.settings)
     writer = service._writer
 

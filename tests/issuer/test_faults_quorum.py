@@ -78,7 +78,9 @@ def ask(url: str, path: str, body: dict[str, Any]) -> tuple[int, str, float]:
 
 @pytest.mark.parametrize("survivor", ["another", "the leader"])
 def test_i_18_two_brokers_of_three_are_down(place: Place, survivor: str) -> None:
-    """I-18: without a majority each call is a timely 503 and nothing is issued; with it the numbers go on."""
+    """I-18: without a majority each call is a timely 503 and nothing is issued; with it the numbers
+    continue.
+    """
     tenant, url = f"t-{survivor}", place.settings.issuer_url
     with IssuerClient(url) as client:
         before = [client.attach("n", tenant).generation for _ in range(3)]
@@ -100,7 +102,7 @@ def test_i_18_two_brokers_of_three_are_down(place: Place, survivor: str) -> None
 
     assert [(status, kind) for status, kind, _ in answers] == [(503, "kafka-unavailable")] * len(calls)
     assert max(seconds for *_, seconds in answers) < TIMEOUT_S
-    if survivor == "another":  # a leader may have taken what nobody acknowledged, and nobody was told
+    if survivor == "another":  # a leader may have taken what nobody acknowledged, and nobody was reported
         assert place.log_end() == end
     with IssuerClient(url, 60, caller="c") as client:
         numbers = {client.attach("n", tenant, request_id=f"r-{survivor}").generation for _ in range(2)}

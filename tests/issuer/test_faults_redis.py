@@ -232,7 +232,9 @@ def test_i_6_a_redis_too_slow_for_its_clients(fresh: Installation, serve: Serve,
     attach(services[0], "n", "t")
     other = redis.Redis(port=own.port, socket_timeout=None)
     with ThreadPoolExecutor(5) as pool:
-        stuck = pool.submit(other.execute_command, "DEBUG", "SLEEP", "2.5")  # nobody is told BUSY: all wait
+        stuck = pool.submit(
+            other.execute_command, "DEBUG", "SLEEP", "2.5"
+        )  # nobody is reported BUSY: all wait
         time.sleep(0.1)
         calls = [pool.submit(attach, s, "n", "t", "r", "c") for s in services * 2]
         outcomes = [call.exception() for call in calls]

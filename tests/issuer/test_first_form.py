@@ -142,7 +142,9 @@ def test_a_stale_node_takes_nothing_from_its_successor(case: Case, node: Registr
 
 
 def test_a_stale_node_gets_nothing(case: Case, node: Registration, unique: str) -> None:
-    """A node that has registered again elsewhere is told to stop by every call that hands out generations."""
+    """A node that has registered again elsewhere is told to stop by every call that hands out
+    generations.
+    """
     case.issuer.attach(node.node, unique, registration=node)
     again = case.issuer.register_node(node.node)
 

@@ -156,7 +156,7 @@ def test_a_number_ends_at_24_bits() -> None:
 
 
 def test_generation_less_is_below_zero() -> None:
-    """None, 0 and 1 are three states; each import goes on with the number above its own."""
+    """None, 0 and 1 are three states; each import continues with the number above its own."""
     rows = [events.ImportedTenant(str(g), FINAL, g, None) for g in (None, 0, 1)]
     state, verdicts = fold(
         imports(*rows), final([Grant("None", 1, None), Grant("0", 1, 0), Grant("1", 2, 1)])

@@ -1,4 +1,6 @@
-"""What is told of generations whose windows are forgotten: by the state, on the wire, to older clients."""
+"""What is reported of generations whose windows are forgotten: by the state, on the wire, to older
+clients.
+"""
 
 from __future__ import annotations
 
@@ -98,8 +100,8 @@ def test_no_number_zero_after_an_import() -> None:
     assert ended(without, (0, 1, 2)) == [None, 6, None]
 
 
-def told(state: State, subject: Subject, offset: int) -> str:
-    """What is told of an intent with this guard, by the rules of `Gathered`."""
+def reported(state: State, subject: Subject, offset: int) -> str:
+    """What is reported of an intent with this guard, by the rules of `Gathered`."""
     tenant = state.tenant(subject.tenant)
     if tenant is None:
         return "unknown"
@@ -141,9 +143,9 @@ def _was_never(owner: Numbered, number: int) -> bool:
 @settings(max_examples=60)
 @given(mixed_logs())
 def test_cut_and_whole_history_tell_the_same(log: list[events.GenerationEvent]) -> None:
-    """Both forms, imports, detach, drop, fences: the cut state tells what the whole one does, or less.
+    """Both forms, imports, detach, drop, fences: the cut state says what the whole one does, or less.
 
-    Only who held a forgotten generation is not known: of a pair that never was, the cut state tells that the
+    Only who held a forgotten generation is not known: of a pair that never was, the cut state says that the
     generation was superseded, which is so.
     """
     whole = [
@@ -157,7 +159,7 @@ def test_cut_and_whole_history_tell_the_same(log: list[events.GenerationEvent]) 
     for subject in (each for each in subjects() if cut.known(each.tenant)):
         partition = subject.partition
         for offset in {0, low[partition], low[partition] // 2, ends[partition] - 1, ends[partition]}:
-            due, found = told(uncut, subject, offset), told(cut, subject, offset)
+            due, found = reported(uncut, subject, offset), reported(cut, subject, offset)
             if found == "superseded":
                 assert not never_handed_out(cut, subject)
                 assert due == "superseded" or (due == "never-issued" and subject.node is not None)

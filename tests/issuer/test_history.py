@@ -195,8 +195,8 @@ def test_nothing_below_the_floor_is_kept(log: list[events.GenerationEvent]) -> N
             assert not state.cuts.below_floor(closing.high)
 
 
-def told(state: State, tenant: str, generation: int, partition: int, offset: int) -> str:
-    """What is told of an intent that claims this generation."""
+def reported(state: State, tenant: str, generation: int, partition: int, offset: int) -> str:
+    """What is reported of an intent that claims this generation."""
     found = state.tenant(tenant)
     if found is None:
         return "unknown"
@@ -217,8 +217,8 @@ def test_a_forgotten_generation_is_still_told_as_superseded(log: list[events.Gen
     floor = [*cut.cuts.floor, 0, 0, 0, 0]
     for tenant, generation, partition in product("ab", range(-1, 15), range(4)):
         for offset in range(max([*cut.high, 0]) + 2):
-            due = told(uncut, tenant, generation, partition, offset)
-            found = told(cut, tenant, generation, partition, offset)
+            due = reported(uncut, tenant, generation, partition, offset)
+            found = reported(cut, tenant, generation, partition, offset)
             assert found in ((due,) if offset >= floor[partition] else (due, "never-issued"))
 
 
@@ -266,7 +266,7 @@ class TestRequestIds:
         assert ids.get(timed(1)) == 1
 
     def test_an_id_without_a_time_is_kept(self) -> None:
-        """A text that carries no time cannot be told from a new call later, so it stays."""
+        """A text that carries no time cannot be determined from a new call later, so it stays."""
         ids: RequestIds[int] = RequestIds(kept=1)
         for name in ("a", timed(1), "b", timed(2)):
             ids.bind(name, 0, 1)

@@ -54,7 +54,7 @@ def test_each_error_has_its_problem_type(error: SextonError, kind: str, status: 
 
 @pytest.mark.real
 def test_a_wrong_parameter_is_told_in_plain_words(http: httpx.Client) -> None:
-    """The parameter is named with what it must be; no word of the validating library is told."""
+    """The parameter is named with what it must be; no outcome of the validating library is reported."""
     problem = http.get("/v1/tenants/nobody?history=x").json()
 
     assert problem["detail"] == "history: a whole number is needed: 'x'"

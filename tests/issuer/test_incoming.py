@@ -140,7 +140,7 @@ def test_a_client_that_hangs_up(fresh: Installation) -> None:
 
 @pytest.mark.parametrize("name", ["a\nb", "a\n", "\r\n", "\n"])
 def test_names_with_line_breaks(shared: Installation, issuer: IssuerClient, unique: str, name: str) -> None:
-    """A tenant and a node with a line break in the name can be looked at as every other."""
+    """A tenant and a node with a line break in the name can be verified as every other."""
     tenant, node = f"{unique}{name}", f"{unique}{name}"
     issuer.attach("n", tenant)
     issuer.register_node(node)

@@ -207,7 +207,7 @@ class TestLargeCalls:
         for _ in range(3):
             for call in calls:
                 issue_next(service, authority, call)
-        told = [
+        reported = [
             dict(
                 authority.re_attach(
                     wire.ReAttach("n", request_id=call.request_id, caller="c"), soon
@@ -216,9 +216,9 @@ class TestLargeCalls:
             for call in [*calls, *calls]
         ]
 
-        assert told[:2] == told[2:]
+        assert reported[:2] == reported[2:]
         with service.reader.state() as state:
-            assert {**told[0], **told[1]} == {tenant: state.newest(tenant) for tenant in tenants}
+            assert {**reported[0], **reported[1]} == {tenant: state.newest(tenant) for tenant in tenants}
 
     def test_a_large_call_while_tenants_move_leaves_them_out(
         self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
@@ -232,9 +232,9 @@ class TestLargeCalls:
         part = issue_next(service, authority, call)
         attach(service, "elsewhere", part.tenants[0])
 
-        told = authority.re_attach(wire.ReAttach("n", request_id="r", caller="c"), soon).generations
+        reported = authority.re_attach(wire.ReAttach("n", request_id="r", caller="c"), soon).generations
 
-        assert set(told) == set(tenants) - {part.tenants[0]}
+        assert set(reported) == set(tenants) - {part.tenants[0]}
 
 
 def test_what_is_handed_out_and_judged_is_counted(fresh: Installation, serve: Serve) -> None:

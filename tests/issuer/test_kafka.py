@@ -26,7 +26,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
 
 
 def test_i_18_the_broker_is_killed_and_comes_back(alone: Installation) -> None:
-    """I-18: without Kafka nothing is issued or judged; the same calls go on when it is back."""
+    """I-18: without Kafka nothing is issued or judged; the same calls continue when it is back."""
     subject = Subject("t", 1, 0)
     with IssuerClient(alone.settings.issuer_url) as issuer, ThreadPoolExecutor(2) as pool:
         issuer.attach("n", "t")

@@ -159,7 +159,7 @@ def test_i_9_answers_in_order_at_any_size(shared: Installation) -> None:
 
 @pytest.mark.real
 def test_i_7_scripts_flushed_between_calls(shared: Installation) -> None:
-    """I-7: a server that has forgotten its scripts is told them again, and the call counts once."""
+    """I-7: a server that has forgotten its scripts is reported them again, and the call counts once."""
     client = redis_of(shared.settings)
     projection = Projection(shared.settings, "i-7")
     projection.rebuild({"t": "4@10"})

@@ -95,7 +95,7 @@ def test_files_that_are_refused(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (
             '{"tenant": "a", "generation": 1}\n{"tenant": "b"}',
@@ -112,12 +112,12 @@ def test_files_that_are_refused(tmp_path: Path, text: str) -> None:
         ),
     ],
 )
-def test_what_is_missing_is_never_taken_for_none(tmp_path: Path, text: str, told: str) -> None:
+def test_what_is_missing_is_never_taken_for_none(tmp_path: Path, text: str, reported: str) -> None:
     """A tenant without generations is named so; a line that was cut, or has no such field, is an error."""
     with pytest.raises(UsageError) as error:
         read_plan(write(tmp_path, text))
 
-    assert str(error.value) == told
+    assert str(error.value) == reported
 
 
 def plan_of(*names: str, node: str | None = None) -> Plan:
@@ -263,7 +263,9 @@ def test_an_import_is_all_or_nothing(
 def test_a_scan_that_finds_nothing_is_told(
     shared: Installation, unique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name with a slash is found; a place without a key of the file, or a tenant without one, is told."""
+    """A name with a slash is found; a place without a key of the file, or a tenant without one, is
+    reported.
+    """
     for name, value in shared.environment.items():
         if name.startswith("AWS_"):
             monkeypatch.setenv(name, value)

@@ -68,7 +68,7 @@ def attach(url: str) -> httpx.Response:
 def test_while_redis_is_away(
     fresh: Installation, server: Server, fault: Callable[[Server], Callable[[], object]]
 ) -> None:
-    """Without a Redis that takes writes no number is given out, and nobody is told that it would be."""
+    """Without a Redis that takes writes no number is given out, and nobody is reported that it would be."""
     with serving(fresh, SEXTON_REDIS_URL=f"redis://127.0.0.1:{server.port}/0") as issuer:
         assert await_ready(issuer.url, 200)
         mend = fault(server)
@@ -84,7 +84,7 @@ def test_while_redis_is_away(
 
 
 def test_while_the_intents_topic_is_another(fresh: Installation) -> None:
-    """A topic that was deleted and created again under a running issuer is told, for good."""
+    """A topic that was deleted and created again under a running issuer is reported, for good."""
     topic = fresh.settings.topic(records.INTENTS)
     admin = AdminClient(fresh.settings.kafka())
     with serving(fresh) as issuer:

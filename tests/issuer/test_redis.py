@@ -80,7 +80,7 @@ def test_i_17_redis_claims_another_number(fresh: Installation, serve: Serve) -> 
     service = serve(fresh.settings)
     client, names = redis_of(fresh.settings), keys(fresh.settings, log_id(service))
     for number, claim in enumerate(CLAIMS):
-        tenant, told = f"t{number}", counter(service, "disagreements")
+        tenant, reported = f"t{number}", counter(service, "disagreements")
         attach(service, "n", tenant)
         attach(service, "n", tenant)
         current = client.hget(names["newest"], tenant)
@@ -95,7 +95,7 @@ def test_i_17_redis_claims_another_number(fresh: Installation, serve: Serve) -> 
         client.hset(names["newest"], tenant, claimed)
         assert attach(service, "n", tenant) == 3, claimed
         lies = claim not in ("", "9@BEFORE", "1@BEFORE")  # an older entry, or none, is only late
-        assert counter(service, "disagreements") - told == (2 if lies else 0), claimed
+        assert counter(service, "disagreements") - reported == (2 if lies else 0), claimed
     client.close()
 
 

@@ -75,7 +75,7 @@ PACKED = "t/FT/x-0000070009000005"  # attachment 7, node number 9, node generati
 
 
 @pytest.mark.parametrize(
-    ("nodes", "told"),
+    ("nodes", "reported"),
     [
         ([ImportedNode("nn", 9, 3)], "1 node would start too low: nn (number 9) at 3, found 5"),
         ([ImportedNode("nn", 77, 9)], "1 node number used by keys but not named in the file: 9 at 5"),
@@ -85,18 +85,18 @@ PACKED = "t/FT/x-0000070009000005"  # attachment 7, node number 9, node generati
 )
 @pytest.mark.parametrize("attachment", ["t/FT/x-0000070009000005", "t/other/x-0000010009000005"])
 def test_a_node_generation_below_what_is_there_is_refused(
-    nodes: list[ImportedNode], told: str | None, attachment: str
+    nodes: list[ImportedNode], reported: str | None, attachment: str
 ) -> None:
     """A node number starts above every node generation that any tenant's keys carry, or not at all."""
     found = scan([attachment, "t/FT/x-0000070009000004"], "t/")
     plan = Plan([ImportedTenant("FT", FIRST, 7, None)], nodes)
 
-    if told is None:
+    if reported is None:
         check_not_below(plan, found)
         return
     with refused("below-scan") as error:
         check_not_below(plan, found)
-    assert str(error.value) == told
+    assert str(error.value) == reported
 
 
 @pytest.mark.parametrize(("at_least", "is_low"), [(4, True), (5, False)])
@@ -113,7 +113,9 @@ def test_a_node_that_the_log_has_further_up(at_least: int, is_low: bool) -> None
 
 
 def test_names_that_look_packed_by_chance() -> None:
-    """What a tenant of the final form has under packed names is told, and no node has to answer for it."""
+    """What a tenant of the final form has under packed names is reported, and no node has to answer for
+    it.
+    """
     found = scan([PACKED, "t/FT/y-00000003"], "t/")
     final = Plan([ImportedTenant("FT", FINAL, 3, None)], [ImportedNode("n", 9, 1)])
 

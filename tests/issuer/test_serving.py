@@ -38,7 +38,9 @@ pytestmark = pytest.mark.real
 def test_i_10_a_policy_that_evicts_at_run_time(
     fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I-10: while Redis may evict keys nothing is answered, and it goes on when the policy is right again."""
+    """I-10: while Redis may evict keys nothing is answered, and it continues when the policy is right
+    again.
+    """
     monkeypatch.setattr(service_module, "_CHECK_S", 0.05)
     service = serve(fresh.settings)
     client = redis_of(fresh.settings)
@@ -63,7 +65,7 @@ def test_i_10_a_policy_that_evicts_at_run_time(
         except EnvironmentFault:
             time.sleep(0.05)
     else:
-        pytest.fail("it did not go on")
+        pytest.fail("it did not continue")
 
 
 def test_a_graceful_stop_answers_calls_in_flight(fresh: Installation) -> None:

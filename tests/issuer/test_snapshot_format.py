@@ -79,7 +79,7 @@ def test_a_restored_state_is_the_folded_one(log: list[events.GenerationEvent], d
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(mixed_logs())
 def test_rows_that_are_cut_in_pieces(log: list[events.GenerationEvent]) -> None:
-    """A state in many small chunks, with rows that go on from one to the next, is read the same."""
+    """A state in many small chunks, with rows that continue from one to the next, is read the same."""
     state = fold(log)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshot_format, "_CELLS", 3)

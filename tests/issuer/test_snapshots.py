@@ -104,7 +104,7 @@ def test_a_broken_one_does_not_count_as_kept(filled: tuple[Place, list[Snapshot]
 def test_what_is_not_what_was_written_removes_nothing(
     filled: tuple[Place, list[Snapshot]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A snapshot is read back before it counts: broken on its way it is told, and the older ones stay."""
+    """A snapshot is read back before it counts: broken on its way it is reported, and the older ones stay."""
     place, taken = filled
     write = SnapshotTopic.write_manifest
 

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.real
 def test_a_broken_snapshot_falls_back(
     filled: tuple[Place, list[Snapshot]], serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A broken snapshot is told of and the older one is used; with that broken too, the whole log."""
+    """A broken snapshot is reported of and the older one is used; with that broken too, the whole log."""
     place, (first, second) = filled
     for damage, why in DAMAGES:
         with mended(place.settings, first, second):

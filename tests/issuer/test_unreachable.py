@@ -1,4 +1,4 @@
-"""An operator's commands that fold the log by themselves: brokers that do not answer are told soon."""
+"""An operator's commands that fold the log by themselves: brokers that do not answer are reported soon."""
 
 from __future__ import annotations
 

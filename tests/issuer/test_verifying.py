@@ -1,4 +1,4 @@
-"""Redis compared with the log while the service goes on."""
+"""Redis compared with the log while the service continues."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_where_the_past_is_forgotten() -> None:
 
 @pytest.mark.real
 def test_verify_while_a_tenant_is_attached_all_the_time(fresh: Installation, serve: Serve) -> None:
-    """What moves is no difference; what is wrong is told all the same."""
+    """What moves is no difference; what is wrong is reported all the same."""
     service = serve(fresh.settings)
     attach(service, "n", "wrong")
     client, names = redis_of(fresh.settings), keys(fresh.settings, log_id(service))

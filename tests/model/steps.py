@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from tests.model.world import TENANT, Call, Event, Reaper, Record, Redis, Rules, Seen, Setup, World
+from tests.model.world import TENANT, Call, Event, Presence, Reaper, Record, Redis, Rules, Setup, World
 
 from sexton.issuer import decisions
 from sexton.issuer.projection import MAX_AHEAD
@@ -91,7 +91,7 @@ def append(world: World, call: Call, rules: Rules) -> Steps:
 
 
 def read_back(world: World, call: Call, rules: Rules) -> Steps:
-    """Read the log up to one's own event: only that tells whether the number was issued."""
+    """Read the log up to one's own event: only that says whether the number was issued."""
     for length in range(call.offset + 1, len(world.log) + 1):
         request = rules.fold(world.log[:length]).request(world.handles[call.handle].request)
         valid = request is not None and request.offsets.get(0) == call.offset
@@ -170,7 +170,7 @@ def _call(world: World, number: int, rules: Rules) -> Steps:
 def _delete_x(world: World, number: int, setup: Setup, rules: Rules) -> Steps:
     """Write an index without `x`, then emit; a transactional emitter hands the record over before."""
     handle = world.handles[number]
-    if handle.poisoned and rules.on("put-fate"):
+    if handle.poisoned and rules.on("put-outcome"):
         return  # until the node has attached again, which is another handle
     name, own = f"{handle.node}{handle.generation}", world.indexes[handle.generation]
     if handle.names_x and world.budget.unknown_puts and not handle.poisoned:
@@ -253,7 +253,7 @@ def judge(world: World, rules: Rules) -> Steps:
     for length in range(reaper.barrier + 1, len(world.log) + 1):
         log = world.log[:length]
         seen = [
-            Seen(world.topic, offset, record.generation, rules.passes(log, offset, record.generation))
+            Presence(world.topic, offset, record.generation, rules.passes(log, offset, record.generation))
             for offset, record in batch
         ]
         passes = any(s.passed and world.records[s.offset].object == "x" for s in seen)

@@ -64,7 +64,7 @@ NEEDED = [
     ("window-start", I1, EARLY_CLAIM),
     ("topic-ids", I1, RECREATED),
     ("index-first", I1, SUCCESSOR),
-    ("put-fate", I1, LATE_PUT_AGAIN),
+    ("put-outcome", I1, LATE_PUT_AGAIN),
     ("outcomes-before-commit", I2, SUCCESSOR),
 ]
 ASSUMED = [

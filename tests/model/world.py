@@ -2,7 +2,7 @@
 
 One tenant and one object `x`, named by the tenant's index at the start. The environment is modelled: it may
 lie, lag, lose and crash. The rules are the real ones: `sexton.issuer.fold` folds the log,
-`sexton.issuer.decisions` says how a call goes on, `sexton.issuer.positions` which topic is the right one,
+`sexton.issuer.decisions` says how a call continues, `sexton.issuer.positions` which topic is the right one,
 `sexton.streaming_jobs.reaper.plan` what a barrier covers, `sexton.streaming_jobs.reaper.judge` judges an
 intent. A safeguard that is one of them is switched off in the product itself (`SWITCHES`); one that is an
 order of I/O is restated here, and `tests/safeguards/protocol.toml` has the product's line for each.
@@ -43,7 +43,7 @@ SAFEGUARDS = {
     "window-start": "what claims a generation below its window is not believed",
     "topic-ids": "end offsets of a re-created topic are refused",
     "index-first": "an intent is emitted only after the index was acknowledged",
-    "put-fate": "an attachment with an index PUT of unknown fate emits nothing",
+    "put-outcome": "an attachment with an index PUT of unknown outcome emits nothing",
     "outcomes-before-commit": "offsets are committed once the outcomes are acknowledged",
 }
 TRUSTED = {
@@ -99,7 +99,7 @@ class Handle(NamedTuple):
     """One attachment of a node: its request, and what it does with the generation that it is answered.
 
     `names_x` is whether the index, as it has read or written it, names the object; None before the read.
-    `poisoned` is whether a PUT of its index is of unknown fate.
+    `poisoned` is whether a PUT of its index is of unknown outcome.
     """
 
     node: str
@@ -127,7 +127,7 @@ class Reaper(NamedTuple):
     settled: int = 0
 
 
-class Seen(NamedTuple):
+class Presence(NamedTuple):
     """A verdict that was given on a record: what the safety properties look back at."""
 
     topic: int
@@ -166,7 +166,7 @@ class World(NamedTuple):
     reaper: Reaper
     deleted: bool
     answers: frozenset[tuple[str, int]]
-    verdicts: frozenset[Seen]
+    verdicts: frozenset[Presence]
     budget: Budget
 
     @property
@@ -242,7 +242,7 @@ class Rules:
         self.lies_below = cache(_lies_below)
 
     def on(self, safeguard: str) -> bool:
-        """Tell whether a safeguard is in force, or what is trusted holds."""
+        """Return whether a safeguard is in force, or what is trusted holds."""
         assert safeguard in SAFEGUARDS or safeguard in TRUSTED
         return safeguard != self.off
 

@@ -76,7 +76,7 @@ def test_generations_go_up_by_one(world: Fake | Real) -> None:
 
 
 def test_a_detached_tenant_is_not_re_attached(world: Fake | Real) -> None:
-    """Detaching takes the tenant off the node; the next attach still goes on counting."""
+    """Detaching takes the tenant off the node; the next attach still continues counting."""
     x = _name()
     with world.connect("node-7") as seven:
         seven.attach(x).detach()

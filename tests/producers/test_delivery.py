@@ -161,7 +161,9 @@ def test_a_topic_that_is_not_there_fails_by_its_name(stack: LocalStack) -> None:
 def test_what_an_error_leaves_undelivered_is_logged(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The error on its way out of the block does not tell of it; otherwise it is told by DeliveryFailed."""
+    """The error on its way out of the block does not tell of it; otherwise it is reported by
+    DeliveryFailed.
+    """
     limits = Limits(close_timeout=0.5)
     sexton = connect(kafka_bootstrap_servers=NOBODY, limits=limits)
     (lost,) = sexton.attach("t").delete("bucket", ["k"]).intent_ids

@@ -70,7 +70,7 @@ def test_the_same_line_twice_is_emitted_twice(
 def test_one_id_for_two_intents_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arrived: Arrived, other: dict[str, Any]
 ) -> None:
-    """I2: two lines that differ under one id are told by their numbers, and nothing is sent."""
+    """I2: two lines that differ under one id are reported by their numbers, and nothing is sent."""
     file = tmp_path / "f.jsonl"
     lines = [GOOD | {"intent_id": "mine"}, GOOD, other | {"intent_id": "mine"}]
     file.write_text("\n".join(map(json.dumps, lines)))
@@ -102,7 +102,7 @@ def test_lines_are_read_from_stdin(monkeypatch: pytest.MonkeyPatch, arrived: Arr
 
 
 def test_a_missing_file_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file that cannot be read is told, with exit code 2."""
+    """A file that cannot be read is reported, with exit code 2."""
     assert run(["intents", "emit", "--file", str(tmp_path / "none")]) == 2
     assert "cannot be read" in capsys.readouterr().err
 
@@ -126,7 +126,7 @@ def test_an_unreachable_broker_is_an_environment_fault(
 def test_a_topic_that_is_not_there_is_told_by_its_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, with a word about the prefix, and nothing is sent."""
+    """At once, with an outcome about the prefix, and nothing is sent."""
     monkeypatch.setenv("SEXTON_TOPIC_PREFIX", "foo.")
     file = tmp_path / "f.jsonl"
     file.write_text(json.dumps(GOOD))

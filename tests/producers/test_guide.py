@@ -75,10 +75,10 @@ def write(settings: Settings, topic: str, *values: events.Event) -> None:
 
 
 def outcome(intent_id: str) -> events.Outcome:
-    """Return the word that all keys are gone."""
-    word = events.OutcomeWord.DELETED
+    """Return the outcome that all keys are gone."""
+    kind = events.OutcomeKind.DELETED
     verdict = events.Verdict(events.VerdictResult.PASS, "in-window", "", 1)
-    return events.Outcome(intent_id, "t", "bucket", word, 1, {word: 1}, [], verdict, PLACE, [], NOW)
+    return events.Outcome(intent_id, "t", "bucket", kind, 1, {kind: 1}, [], verdict, PLACE, [], NOW)
 
 
 def dead_letter(intent_id: str | None) -> events.DeadLetter:

@@ -150,7 +150,7 @@ def test_a_key_whose_intent_failed_may_be_named_again_but_not_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("key", "reported"),
     [
         (b"x", "a key must be text, not bytes: b'x'"),
         (None, "a key must be text, not None"),
@@ -158,16 +158,16 @@ def test_a_key_whose_intent_failed_may_be_named_again_but_not_written() -> None:
     ],
 )
 @pytest.mark.parametrize("others", [1, 20_000])
-def test_a_key_that_is_no_text_is_shown(fake: FakeSexton, key: object, told: str, others: int) -> None:
+def test_a_key_that_is_no_text_is_shown(fake: FakeSexton, key: object, reported: str, others: int) -> None:
     """The message names the value and its type, in a short call and in one that is split."""
     tenant = fake.attach("t")
     keys: Any = [*(f"k{n}" for n in range(others)), key]
     with pytest.raises(InvalidEvent) as caught:
         tenant.delete("bucket", keys)
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
     with pytest.raises(InvalidEvent) as caught:
         tenant.key(keys[-1])
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
     assert fake.intents == []
 
 

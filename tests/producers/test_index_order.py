@@ -66,7 +66,7 @@ def test_j_10_a_put_of_unknown_fate_poisons_the_handle(fake: FakeSexton, error: 
 def test_j_10_an_interrupted_put_poisons_the_handle_and_comes_through(
     fake: FakeSexton, error: type[BaseException]
 ) -> None:
-    """J-10: Ctrl-C or a cancelled task leaves the PUT's fate unknown too, and stays what it is."""
+    """J-10: Ctrl-C or a cancelled task leaves the PUT's outcome unknown too, and stays what it is."""
     tenant = fake.attach("t")
 
     def put() -> NoReturn:
@@ -135,7 +135,7 @@ def test_a_handle_superseded_during_the_put_emits_nothing(fake: FakeSexton) -> N
 
 
 def test_an_index_without_unlinked_keys_is_only_written(fake: FakeSexton) -> None:
-    """The first index of an attachment goes through the SDK too, so that its fate is known here."""
+    """The first index of an attachment goes through the SDK too, so that its outcome is known here."""
     puts: list[None] = []
     receipt = fake.attach("t").replace_index(lambda: puts.append(None), unlinked=[], bucket="bucket")
 
@@ -144,7 +144,7 @@ def test_an_index_without_unlinked_keys_is_only_written(fake: FakeSexton) -> Non
 
 
 def test_a_delete_waits_for_the_index_put_of_another_thread(fake: FakeSexton) -> None:
-    """A PUT in flight is of unknown fate: a delete beside it waits, and fails at its deadline."""
+    """A PUT in flight is of unknown outcome: a delete beside it waits, and fails at its deadline."""
     tenant = fake.attach("t")
     started, finish = threading.Event(), threading.Event()
 
@@ -165,7 +165,7 @@ def test_a_delete_waits_for_the_index_put_of_another_thread(fake: FakeSexton) ->
 
 
 def test_put_may_not_call_back_into_its_handle(fake: FakeSexton) -> None:
-    """A delete inside `put` would come before the index: a usage error, and the PUT's fate is unknown."""
+    """A delete inside `put` would come before the index: a usage error, and the PUT's outcome is unknown."""
     tenant = fake.attach("t")
     with pytest.raises(IndexFateUnknown) as caught:
         tenant.replace_index(lambda: tenant.delete("bucket", ["a"]), unlinked=["b"], bucket="bucket")

@@ -46,7 +46,7 @@ def test_a_prefix_of_slashes_is_told_as_one(fake: FakeSexton, prefix: str) -> No
 
 
 def test_an_operation_is_needed(fake: FakeSexton) -> None:
-    """A promise names the decision behind it; what is wrong is told of the operation, not of a tenant."""
+    """A promise names the decision behind it; what is wrong is reported of the operation, not of a tenant."""
     for operation in ("", "o" * 513, "\ud800"):
         with pytest.raises(InvalidEvent, match="operation must be text of 1 to 512 bytes in UTF-8"):
             fake.promise_delete_prefix("bucket", "a/", operation=operation)

@@ -101,8 +101,8 @@ def place_of(line: Line, tree: Path = TREE) -> Path:
     """Return the file in which a line's text stands; raises Misfit unless it stands exactly once."""
     places = [(path, text.count(line.text)) for path, text in product(tree).items() if line.text in text]
     if len(places) != 1 or places[0][1] != 1:
-        told = ", ".join(f"{path} ({times} times)" for path, times in places) or "nowhere"
-        raise Misfit(f"the text of {line.name!r} must stand once in the product, found: {told}")
+        reported = ", ".join(f"{path} ({times} times)" for path, times in places) or "nowhere"
+        raise Misfit(f"the text of {line.name!r} must stand once in the product, found: {reported}")
     return places[0][0]
 
 

@@ -130,7 +130,7 @@ class Copy:
 
 
 def judge(line: Line, run: Run) -> Verdict:
-    """Tell whether every test that a line names failed, as a test and for the edit's meaning."""
+    """Return whether every test that a line names failed, as a test and for the edit's meaning."""
     for test in node_ids(line.tests):
         if not any(_is_case(test, name) for name in run.failed):
             passed = any(_is_case(test, name) for name in run.passed)
@@ -141,7 +141,7 @@ def judge(line: Line, run: Run) -> Verdict:
 
 
 def _is_case(test: str, name: str) -> bool:
-    """Tell whether a name is a test's own, or that of one of its cases."""
+    """Return whether a name is a test's own, or that of one of its cases."""
     return name == test or name.startswith(f"{test}[")
 
 

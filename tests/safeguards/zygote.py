@@ -45,7 +45,7 @@ def _run(printed: str, arguments: list[str]) -> None:
     code = 70
     try:
         code = int(importlib.import_module("pytest").main(arguments))
-    except BaseException:  # noqa: BLE001  told where all is told, and nothing runs on in the child
+    except BaseException:  # noqa: BLE001  told where all is reported, and nothing runs on in the child
         traceback.print_exc()
     finally:
         sys.stdout.flush()

@@ -39,10 +39,10 @@ OUTCOME = events.Outcome(
     intent_id="6f1c9a52-7f0e-4c39-9d0b-0f4a1be3a1aa",
     tenant="t",
     bucket="bucket",
-    outcome=events.OutcomeWord.DEAD_LETTERED,
+    outcome=events.OutcomeKind.DEAD_LETTERED,
     keys=3,
     counts={"deleted": 2, "dead-lettered": 1},
-    exceptions=[events.KeyOutcome("a", events.OutcomeWord.DEAD_LETTERED, "AccessDenied")],
+    exceptions=[events.KeyOutcome("a", events.OutcomeKind.DEAD_LETTERED, "AccessDenied")],
     verdict=events.Verdict(events.VerdictResult.PASS, "in-window", "[3, 9)", 4_711),
     position=_POSITION,
     store_request_ids=["4442587FB7D0A2F9"],
@@ -83,8 +83,8 @@ DEFERRED = events.DeferredIntent(
     after="tenants/é",
     keys=events.KeyProgress(
         [
-            events.DoneKeys(events.OutcomeWord.DELETED, "hidden", [0, 3, 70_000, 70_001]),
-            events.DoneKeys(events.OutcomeWord.ABSENT, "absent", [3, 4]),
+            events.DoneKeys(events.OutcomeKind.DELETED, "hidden", [0, 3, 70_000, 70_001]),
+            events.DoneKeys(events.OutcomeKind.ABSENT, "absent", [3, 4]),
         ],
         [4, 6],
         _NOW,

@@ -138,7 +138,7 @@ def test_f_5_a_known_intent_of_the_newer_writer_is_read() -> None:
 
 
 def test_an_unknown_outcome_word_is_named() -> None:
-    """F-5: an outcome word of a newer version is not folded as another one."""
+    """F-5: an outcome of a newer version is not folded as another one."""
     text = schema_of(events.Outcome).text
     data = schema_of(events.Outcome).header + body(text, SAMPLES["outcome"], outcome="vanished")
 

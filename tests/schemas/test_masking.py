@@ -1,4 +1,4 @@
-"""What is in a secret's place is told by no setting that is shown, and by no error."""
+"""What is in a secret's place is reported by no setting that is shown, and by no error."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_password_that_ends_the_host_is_refused(value: str) -> None:
 
 
 def test_any_setting_that_holds_a_url_is_masked() -> None:
-    """Keys in a checkpoint's URL, and a URL of the wrong type in a file, are told by nothing."""
+    """Keys in a checkpoint's URL, and a URL of the wrong type in a file, are reported by nothing."""
     rows = explain({"SEXTON_CHECKPOINT": f"s3a://KEY:{MARKER}@bucket/path"})
     assert MARKER not in json.dumps([row.value for row in rows])
     with pytest.raises(InvalidSettings) as refused:

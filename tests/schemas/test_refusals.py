@@ -244,7 +244,7 @@ def test_an_intent_at_the_end_of_its_rules_is_taken(changes: Changes) -> None:
 
 @pytest.mark.parametrize("key", [1, None, b"k"])
 def test_a_key_that_is_no_text_is_refused(key: Any) -> None:
-    """A key is text, and what is none is told as the caller's fault."""
+    """A key is text, and what is none is reported as the caller's fault."""
     with pytest.raises(InvalidEvent, match="a key must be text"):
         check_keys(["good", key])
 

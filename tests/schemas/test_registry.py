@@ -37,7 +37,7 @@ def test_f_3_a_newer_version_is_found_in_the_registry() -> None:
 
 
 def test_a_registry_that_refuses_to_answer_holds_the_job() -> None:
-    """Only its word that there is no such schema makes a dead letter: a refusal says nothing of it."""
+    """Only its outcome that there is no such schema makes a dead letter: a refusal says nothing of it."""
     with SchemaRegistry() as registry:
         client = Registry(registry.url)
         registry.refuses = 403

@@ -17,7 +17,7 @@ _HOST = "a URL with a host, and a port of at most 65535, is needed"
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "told"),
+    ("variable", "value", "reported"),
     [
         ("SEXTON_ISSUER_URL", "127.0.0.1:8350", f"{_HTTP}8350"),
         ("SEXTON_ISSUER_URL", "localhost:8350", f"{_HTTP}8350"),
@@ -39,16 +39,16 @@ _HOST = "a URL with a host, and a port of at most 65535, is needed"
         ("SEXTON_REDIS_URL", "redis://", _HOST),
     ],
 )
-def test_an_url_that_leads_nowhere_is_refused(variable: str, value: str, told: str) -> None:
+def test_an_url_that_leads_nowhere_is_refused(variable: str, value: str, reported: str) -> None:
     """The variable and its source are named, and what a right value looks like; not the value."""
     with pytest.raises(InvalidSettings) as refused:
         load({variable: value})
 
-    assert str(refused.value).startswith(f"{variable} (environment): {told}")
+    assert str(refused.value).startswith(f"{variable} (environment): {reported}")
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "told"),
+    ("variable", "value", "reported"),
     [
         ("SEXTON_ALLOW", '["s3://bucket/"]', "BUCKET or BUCKET/PREFIX is needed, without a scheme"),
         ("SEXTON_ALLOW", '["/prefix"]', "not a bucket name: ''"),
@@ -60,12 +60,12 @@ def test_an_url_that_leads_nowhere_is_refused(variable: str, value: str, told: s
         ("SEXTON_TOPIC_PREFIX", "a/b.", "Kafka's topics have letters, digits"),
     ],
 )
-def test_a_list_or_a_name_that_cannot_be_meant_is_refused(variable: str, value: str, told: str) -> None:
+def test_a_list_or_a_name_that_cannot_be_meant_is_refused(variable: str, value: str, reported: str) -> None:
     """An allow-list that names no bucket would refuse every intent, for good."""
     with pytest.raises(InvalidSettings) as refused:
         load({variable: value})
 
-    assert str(refused.value).startswith(f"{variable} (environment): {told}")
+    assert str(refused.value).startswith(f"{variable} (environment): {reported}")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_an_url_that_leads_somewhere_is_taken(variable: str, value: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "told"),
+    ("variable", "value", "reported"),
     [
         ("METRICS_PORT", "x", "a whole number is needed: 'x'"),
         ("METRICS_PORT", "70000", "a number of at most 65535 is needed: '70000'"),
@@ -105,12 +105,12 @@ def test_an_url_that_leads_somewhere_is_taken(variable: str, value: str) -> None
         ("KAFKA_EXTRA", '{"sasl.password": 7}', "sasl.password: text is needed"),
     ],
 )
-def test_a_bad_value_is_told_in_plain_words(variable: str, value: str, told: str) -> None:
+def test_a_bad_value_is_told_in_plain_words(variable: str, value: str, reported: str) -> None:
     """No word of the validating library is in a message."""
     with pytest.raises(InvalidSettings) as refused:
         load({f"SEXTON_{variable}": value})
 
-    assert str(refused.value) == f"SEXTON_{variable} (environment): {told}"
+    assert str(refused.value) == f"SEXTON_{variable} (environment): {reported}"
 
 
 def test_a_file_and_a_flag_are_named_as_sources(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The window of a generation: which offsets of its partition are believed."""
+"""The window of a generation: which offsets of its partition are accepted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WINDOWS = st.builds(Window, OFFSET, st.none() | OFFSET)
 
 
 def test_a_window_begins_with_its_start_and_ends_before_its_end() -> None:
-    """What stands at the start is believed, what stands where the next generation begins is not."""
+    """What stands at the start is accepted, what stands where the next generation begins is not."""
     assert [Window(2, 4).covers(offset) for offset in range(6)] == [False, False, True, True, False, False]
     assert [Window(2).covers(offset) for offset in range(4)] == [False, False, True, True]
     assert not any(Window(3, 3).covers(offset) for offset in range(6))

@@ -15,8 +15,8 @@ def fake_go(folder: Path, script: str) -> dict[str, str]:
     """Put a `go` on a path of its own and return the environment that leads to it."""
     folder.mkdir(exist_ok=True)
     program = folder / "go"
-    told = '[ "$1" = version ] && { echo go version go1.26.6 linux/amd64; exit; }'
-    program.write_text(f"#!/bin/sh\n{told}\n{script}\n", encoding="utf-8")
+    reported = '[ "$1" = version ] && { echo go version go1.26.6 linux/amd64; exit; }'
+    program.write_text(f"#!/bin/sh\n{reported}\n{script}\n", encoding="utf-8")
     program.chmod(0o755)
     return {"PATH": f"{folder}:/usr/bin:/bin"}
 
@@ -50,7 +50,7 @@ def test_another_version_is_built_anew(tmp_path: Path) -> None:
 
 
 def test_a_build_that_fails(tmp_path: Path) -> None:
-    """The last line of the compiler is told, and nothing is left that looks like a store."""
+    """The last line of the compiler is reported, and nothing is left that looks like a store."""
     environ = fake_go(tmp_path / "bin", 'echo half > "$6"; echo "no such module" >&2; exit 1')
     with pytest.raises(EnvironmentFault, match="weed could not be built: no such module"):
         stores.build(stores.SEAWEEDFS, tmp_path, environ)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder, Traits
 
 from sexton.storage import (
-    SPELLINGS,
+    ALIASINGS,
     Abilities,
     Ability,
     BatchDeleter,
@@ -28,7 +28,7 @@ from sexton.storage import (
 )
 
 MakeDeleter = Callable[[StoreSettings], BatchDeleter]
-ALL = frozenset(spelling.name for spelling in SPELLINGS)
+ALL = frozenset(aliasing.name for aliasing in ALIASINGS)
 FAITHFUL = Abilities(
     "bucket",
     crc32=Ability.YES,
@@ -73,7 +73,9 @@ class TestKeys:
         assert result.requests == len(result.request_ids) == 3
 
     def test_x_3_cr_and_lf(self, s3: S3Recorder, knowing: BatchDeleter) -> None:
-        """X-3: of `a\\rb` and `a\\nb` exactly the one that was named goes, and it is told by its index."""
+        """X-3: of `a\\rb` and `a\\nb` exactly the one that was named goes, and it is reported by its
+        index.
+        """
         s3.create_bucket("bucket", {"a\rb": b"", "a\nb": b""})
         result = knowing.delete_all("bucket", ["a\rb"]).result(10)
 
@@ -81,7 +83,7 @@ class TestKeys:
         assert s3.deletes() == []
 
     def test_x_9_each_spelling_alone(self, s3: S3Recorder, knowing: BatchDeleter) -> None:
-        """X-9: a key goes byte for byte as it is spelt, by batch or path; every other spelling survives."""
+        """X-9: a key goes byte for byte as it is spelt, by batch or path; every other aliasing survives."""
         for key in ODD:
             s3.create_bucket("bucket", dict.fromkeys(ODD, b"x"))
 
@@ -122,7 +124,7 @@ class TestKeys:
     def test_x_2_x_3_x_9_all_of_unicode(
         self, s3: S3Recorder, knowing: BatchDeleter, keys: list[str], data: st.DataObject
     ) -> None:
-        """X-2, X-3, X-9: whatever the keys hold, exactly those named go, and each is told to be gone."""
+        """X-2, X-3, X-9: whatever the keys hold, exactly those named go, and each is reported to be gone."""
         s3.buckets._buckets.clear()
         s3.create_bucket("bucket", dict.fromkeys(keys, b""))
         due = data.draw(st.lists(st.sampled_from(keys), min_size=1, unique=True))
@@ -167,7 +169,7 @@ class TestStates:
         assert set(s3.objects("bucket")) == {"stays"}
 
     def test_x_4_200_with_errors(self, s3: S3Recorder, knowing: BatchDeleter) -> None:
-        """X-4: the keys that failed are told by index with code and message; the others are gone."""
+        """X-4: the keys that failed are reported by index with code and message; the others are gone."""
         entries = "<Deleted><Key>a</Key></Deleted>" + "".join(
             f"<Error><Key>{key}</Key><Code>{code}</Code><Message>m</Message></Error>"
             for key, code in (("b", "InternalError"), ("c", "AccessDenied"))
@@ -282,7 +284,7 @@ class TestStates:
 
 class TestConditions:
     def test_an_etag_in_the_batch(self, s3: S3Recorder, knowing: BatchDeleter) -> None:
-        """X-12: what has changed stays and is told; what has not goes; what is gone is absent."""
+        """X-12: what has changed stays and is reported; what has not goes; what is gone is absent."""
         s3.create_bucket("bucket", {"same": b"1", "other": b"2"})
         etag = knowing.calls.put("bucket", "same", b"1").etag
         items = [Delete("same", etag), Delete("other", etag), Delete("none", etag)]
@@ -346,7 +348,7 @@ class TestFolding:
         assert ([r.keys for r in s3.deletes()], [r.key for r in s3.singles()]) == ([["d"]], ["a//b"])
 
     def test_unknown_is_never_a_yes(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
-        """Without a probe no spelling is sent that stores are known to fold; other keys go."""
+        """Without a probe no aliasing is sent that stores are known to fold; other keys go."""
         keys = ["a//b", "/c", "a/../b", "./b", "..", "a\\b", "plain", "a.b", "a+b", "é"]
         result = deleter.delete_all("bucket", keys).result(10)
 
@@ -354,8 +356,8 @@ class TestFolding:
 
     def test_case(self, deleter: BatchDeleter) -> None:
         """A store that was seen to fold the case of letters gets no key with letters."""
-        deleter.learn(replace(FAITHFUL, batch_folds=frozenset({"letter case"}),
-                              single_folds=frozenset({"letter case"})))  # fmt: skip
+        deleter.learn(replace(FAITHFUL, batch_aliases=frozenset({"letter case"}),
+                              single_aliases=frozenset({"letter case"})))  # fmt: skip
 
         assert kinds(deleter.delete_all("bucket", ["a1", "12"]).result(10)) == [Kind.REFUSED, Kind.GONE]
 

@@ -29,7 +29,7 @@ MakeDeleter = Callable[[StoreSettings], BatchDeleter]
 
 class TestDelete:
     def test_a_batch_is_gone_and_counted(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
-        """A clean result tells how many keys are gone and under which request id."""
+        """A clean result says how many keys are gone and under which request id."""
         s3.create_bucket("bucket", {f"k{i}": b"x" for i in range(1001)})
         result = deleter.delete_all("bucket", [f"k{i}" for i in range(1000)]).result(10)
 

@@ -86,7 +86,7 @@ def test_every_row_is_in_one_class() -> None:
     ],
 )
 def test_unknown_codes_of_a_request(code: str, status: int, kind: Kind) -> None:
-    """An unknown 400 is about the content, other refusals wait with their bucket, the rest is looked at."""
+    """An unknown 400 is about the content, other refusals wait with their bucket, the rest is verified."""
     assert classify(Scope.REQUEST, code, status).kind is kind
 
 

@@ -42,7 +42,7 @@ def test_what_is_left_when_the_search_ends_waits(
 
 
 def test_a_half_of_unknown_effect_stays_one(s3: S3Recorder, deleter: BatchDeleter) -> None:
-    """Beside parts that are refused, one that broke off may have been done: that is told of its keys."""
+    """Beside parts that are refused, one that broke off may have been done: that is reported of its keys."""
     s3.create_bucket(BUCKET, {"a": b"", "b": b""})
 
     def answer(request: Recorded) -> Reply:

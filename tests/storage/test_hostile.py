@@ -102,7 +102,7 @@ def test_a_lone_key_that_is_not_routed_holds_no_bucket(
 def test_what_trips_our_own_reading_is_of_unknown_effect(
     s3: S3Recorder, deleter: BatchDeleter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """X-13: a fault of our own ends nobody else's work; it is logged, and the keys are looked at."""
+    """X-13: a fault of our own ends nobody else's work; it is logged, and the keys are verified."""
 
     def fails(*_: object) -> None:
         raise RuntimeError("a bug")
@@ -164,7 +164,7 @@ def test_x_13_a_reply_that_drips_has_an_end(
     ],
 )
 def test_an_absurd_length(head: bytes, make_deleter: MakeDeleter, s3: S3Recorder) -> None:
-    """Nothing is believed of a reply whose length nobody can hold."""
+    """Nothing is accepted of a reply whose length nobody can hold."""
 
     def answer(connection: socket.socket) -> None:
         connection.recv(65536)

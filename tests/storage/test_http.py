@@ -218,7 +218,7 @@ class TestAfterwards:
     def test_behind_the_answer_of_a_proxy_nothing_has_come(
         self, status: int, more: bytes, connected: tuple[socket.socket, ReplyReader]
     ) -> None:
-        """What stands there before TLS has begun is no word of the store."""
+        """What stands there before TLS has begun is no outcome of the store."""
         store, reader = connected
         store.sendall(b"HTTP/1.1 %d Connection established\r\n\r\n%b" % (status, more))
 

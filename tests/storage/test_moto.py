@@ -27,7 +27,9 @@ def moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreSettings]:
 
 
 def test_a_batch_against_moto(moto: StoreSettings) -> None:
-    """What was put is deleted in one clean batch, what was not named stays, and a missing bucket is told."""
+    """What was put is deleted in one clean batch, what was not named stays, and a missing bucket is
+    reported.
+    """
     store = ObjectStore(moto)
     store.create_bucket("bucket")
     for key in [*KEYS, "stays"]:

@@ -70,7 +70,7 @@ class TestObjects:
 
 class TestBuckets:
     def test_create_and_ping(self, store: ObjectStore) -> None:
-        """Creating twice is fine; a bucket that is not there is told."""
+        """Creating twice is fine; a bucket that is not there is reported."""
         with pytest.raises(StoreRefused):
             store.ping("new")
         store.create_bucket("new")

@@ -21,8 +21,8 @@ from tests.support import s3_stores
 from tests.support.s3_recorder import S3Recorder
 
 from sexton.storage import (
+    ALIASINGS,
     MAX_KEY_BYTES,
-    SPELLINGS,
     Abilities,
     Ability,
     BatchDeleter,
@@ -32,7 +32,7 @@ from sexton.storage import (
     xml_unsafe,
 )
 
-ALL = frozenset(spelling.name for spelling in SPELLINGS)
+ALL = frozenset(aliasing.name for aliasing in ALIASINGS)
 FAITHFUL = Abilities("bucket", crc32=Ability.YES, batch_keeps=ALL, single_keeps=ALL)
 FRAGMENTS = [
     *map(chr, range(0x20)), "\x7f", "\x80", "\x85", "\x9f", "\xa0", "\xad", "\u200b", "\u200f", "\u2028",
@@ -177,7 +177,7 @@ class TestRecorder:
 
         assert result.clean
         assert {key: len(found) for key, found in markers.items()} == {key: int(key in due) for key in every}
-        # The reply to a clean batch is not parsed: what is told is what single calls have made.
+        # The reply to a clean batch is not parsed: what is reported is what single calls have made.
         assert all(markers[due[index]] == [version] for index, version in result.markers.items())
 
 

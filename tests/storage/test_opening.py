@@ -253,7 +253,7 @@ class TestProxies:
         make_deleter: MakeDeleter,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Q-1: a tunnel that is refused is told with the proxy and its status; nothing was sent."""
+        """Q-1: a tunnel that is refused is reported with the proxy and its status; nothing was sent."""
         with tunnels() as proxy:
             proxy.status = status
             monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("://", "://user:secret@"))
@@ -274,7 +274,7 @@ class TestProxies:
         make_deleter: MakeDeleter,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Q-1: a proxy that anybody could be is told nothing, not even whom it should connect to."""
+        """Q-1: a proxy that anybody could be is reported nothing, not even whom it should connect to."""
         with tunnels(Authority().context()) as proxy:
             monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("://", "://user:secret@"))
             state = one(make_deleter(settings))

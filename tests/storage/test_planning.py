@@ -21,7 +21,7 @@ KNOWN = st.sampled_from([FAITHFUL, replace(FAITHFUL, batch_keeps=frozenset()), u
 
 @pytest.mark.parametrize("items", [[Delete("a"), "b"], ["a", Delete("b")], [Delete("a"), Delete("b")]])
 def test_a_list_of_both_kinds_of_items_is_whole(items: list[str | Delete]) -> None:
-    """A key that were left out of the body would be told as gone."""
+    """A key that were left out of the body would be reported as gone."""
     plan = make_plan(items, FAITHFUL)
 
     assert plan.body is not None

@@ -10,11 +10,11 @@ import pytest
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder, Traits
 
 import sexton.storage.deleter
-from sexton.storage import SPELLINGS, Abilities, Ability, BatchDeleter, StoreRefused, Versioning
+from sexton.storage import ALIASINGS, Abilities, Ability, BatchDeleter, StoreRefused, Versioning
 from sexton.storage.probes import PREFIX
 
 YES, NO, UNKNOWN = Ability.YES, Ability.NO, Ability.UNKNOWN
-IN_BATCHES = {spelling.name for spelling in SPELLINGS if spelling.xml}
+IN_BATCHES = {aliasing.name for aliasing in ALIASINGS if aliasing.xml}
 
 
 def probed(s3: S3Recorder, deleter: BatchDeleter, traits: Traits | None = None) -> Abilities:
@@ -38,7 +38,7 @@ def test_a_faithful_store(s3: S3Recorder, deleter: BatchDeleter) -> None:
         batch_condition=YES,
         single_condition=YES,
         batch_keeps=frozenset(IN_BATCHES),
-        single_keeps=frozenset(spelling.name for spelling in SPELLINGS),
+        single_keeps=frozenset(aliasing.name for aliasing in ALIASINGS),
         versioning=Versioning.OFF,
         object_lock=NO,
         lists_in_order=YES,
@@ -87,7 +87,7 @@ def test_a_store_that_folds_paths(s3: S3Recorder, deleter: BatchDeleter) -> None
     result = deleter.delete_all("bucket", ["x/../theirs", "//theirs", "/theirs"]).result(10)
 
     folded = frozenset({"dot segments", "double slash", "leading slash", "trailing slash"})
-    assert (found.batch_folds, found.single_folds) == (folded, folded)
+    assert (found.batch_aliases, found.single_aliases) == (folded, folded)
     assert {state.code for state in result.states.values()} == {"FoldedKey"}
     assert (len(s3.requests), set(s3.objects("bucket"))) == (sent, {"theirs"})
 
@@ -159,7 +159,7 @@ def test_x_13_a_bucket_that_hangs_holds_up_no_other(s3: S3Recorder, deleter: Bat
 
 
 def test_look_up_asks_the_bucket_and_writes_nothing(s3: S3Recorder, deleter: BatchDeleter) -> None:
-    """Two requests tell versioning and object lock; odd spellings are refused until a probe."""
+    """Two requests tell versioning and object lock; odd aliasings are refused until a probe."""
     s3.create_bucket("versioned", dict.fromkeys(["a b", "plain", "a%2Fb", "é"], b""), versioning="Enabled")
 
     found = deleter.look_up("versioned")
@@ -204,8 +204,8 @@ def test_a_probe_keeps_to_its_prefix(s3: S3Recorder, deleter: BatchDeleter) -> N
 
 
 def test_what_was_found_is_told_in_a_line(s3: S3Recorder, deleter: BatchDeleter) -> None:
-    """`sexton doctor` prints what the store can do, and which spellings are refused."""
-    told = probed(s3, deleter, Traits(conditions_ignored=frozenset(["batch"]))).told()
+    """`sexton doctor` prints what the store can do, and which aliasings are refused."""
+    reported = probed(s3, deleter, Traits(conditions_ignored=frozenset(["batch"]))).summary()
 
-    assert "conditional batch: no; conditional delete: yes" in told
-    assert "spellings refused: none" in told
+    assert "conditional batch: no; conditional delete: yes" in reported
+    assert "aliasings refused: none" in reported

@@ -40,8 +40,8 @@ def read(body: bytes, status: int = 200, keys: Sequence[str] = SENT) -> BatchRes
     scanned = scan_errors(build_body(keys), reply)
 
     assert found.clean or not is_clean(build_body(keys), reply)
-    told = {index: (state.code, state.message) for index, state in found.states.items()}
-    assert scanned is None or scanned == told
+    reported = {index: (state.code, state.message) for index, state in found.states.items()}
+    assert scanned is None or scanned == reported
     return found
 
 
@@ -76,9 +76,9 @@ class TestClean:
     @given(KEYS, st.lists(KEY, max_size=8), st.booleans())
     def test_any_other_list_is_unclean(self, sent: list[str], more: list[str], others: bool) -> None:
         """A reply that names other keys, fewer, or one of them twice never passes, by scan or parser."""
-        told = more if others else [*sent, *more]
-        reply = RawReply(200, "", result(deleted(*(escape(key, quote=False) for key in told))))
-        same = sorted(sent) == sorted(told)
+        reported = more if others else [*sent, *more]
+        reply = RawReply(200, "", result(deleted(*(escape(key, quote=False) for key in reported))))
+        same = sorted(sent) == sorted(reported)
 
         assert is_clean(build_body(sent), reply) == same
         assert read(reply.body, keys=sent).clean == same
@@ -86,7 +86,7 @@ class TestClean:
 
 class TestLeftToTheParser:
     def test_versions_of_one_key(self) -> None:
-        """A reply that leaves version ids out is no word about any of several versions, failed or gone."""
+        """A reply that leaves version ids out is no outcome about any of several versions, failed or gone."""
         items = [Delete("k", version_id="1"), Delete("k", version_id="2")]
         error = "<Error><Key>k</Key><Code>AccessDenied</Code></Error>"
         for body in (
@@ -120,7 +120,7 @@ class TestLeftToTheParser:
 
 class TestUnclean:
     def test_x_5_a_missing_key_and_a_stranger(self) -> None:
-        """X-5: a reply without one of the keys, with a stranger instead, leaves every key open."""
+        """X-5: a reply without one of the keys, with an unexpected key instead, leaves every key open."""
         found = read(result(deleted("a", 'q"uote', "stranger")))
 
         assert codes(found) == ["NotAskedFor", "NotAskedFor", "MissingFromReply"]
@@ -219,7 +219,7 @@ class TestUnclean:
         assert (found.state(0).status, found.effect) == (status, effect)
 
     def test_only_an_error_of_the_store_has_a_code(self) -> None:
-        """A page of something else is told as it is; what stands in it is no word of the store."""
+        """A page of something else is reported as it is; what stands in it is no outcome of the store."""
         page = read(b"<Page><Code>AccessDenied</Code><Message>no</Message></Page>", 403)
         error = read(b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>", 403)
 

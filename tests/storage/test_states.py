@@ -38,13 +38,13 @@ class TestAccounting:
         items = [Delete(str(i)) for i in range(10)]
         errors = [entry("Error", Key=str(i), Code="InternalError") for i in (1, 2, 3)]
         errors.append(entry("Error", Key="4", Code="AccessDenied", Message="no"))
-        told = [entry("Deleted", Key=str(i)) for i in (0, 5, 6, 7, 8, 9)]
+        reported = [entry("Deleted", Key=str(i)) for i in (0, 5, 6, 7, 8, 9)]
 
-        found = kinds(items, *errors, *told)
+        found = kinds(items, *errors, *reported)
         assert found == [Kind.GONE] + [Kind.TRANSIENT] * 3 + [Kind.FINAL] + [Kind.GONE] * 5
 
     def test_x_5_one_of_two_and_a_stranger(self) -> None:
-        """X-5: beside a stranger that nothing explains no key is believed to be gone."""
+        """X-5: beside an unexpected key that nothing explains no key is accepted to be gone."""
         items = [Delete("one"), Delete("two")]
         found = kinds(items, entry("Deleted", Key="one"), entry("Deleted", Key="somebody"))
 
@@ -57,7 +57,7 @@ class TestAccounting:
         assert kinds(items, entry("Deleted", Key="two")) == [Kind.UNACCOUNTED, Kind.GONE]
 
     def test_what_is_no_entry_is_passed_over(self) -> None:
-        """Elements beside the entries name no key: they are no strangers."""
+        """Elements beside the entries name no key: they are no unexpected keys."""
         items = [Delete("one")]
 
         assert kinds(items, "<RequestCharged>requester</RequestCharged>", entry("Deleted", Key="one")) == [
@@ -76,7 +76,7 @@ class TestAccounting:
         assert found == [Kind.ABSENT] * 2
 
     def test_x_3_a_folded_echo_is_not_matched(self) -> None:
-        """X-3: where the echo of a key stands under its sibling's name, neither is believed to be gone."""
+        """X-3: where the echo of a key stands under its sibling's name, neither is accepted to be gone."""
         items = [Delete(" a"), Delete("a"), Delete("b")]
         found = kinds(items, entry("Deleted", Key="a"), entry("Deleted", Key="b"))
         twice = kinds(items, *[entry("Deleted", Key="a")] * 2, entry("Deleted", Key="b"))
@@ -90,21 +90,21 @@ class TestAccounting:
         assert kinds([Delete(sent), Delete("key")], entry("Deleted", Key="key")) == [Kind.UNACCOUNTED] * 2
 
     def test_an_echo_that_is_explained_harms_no_neighbour(self) -> None:
-        """A stranger that is a folded spelling of a missing key leaves the other keys believed."""
+        """An unexpected key that is a folded aliasing of a missing key leaves the other keys believed."""
         items = [Delete("e\u0301t\u00e9"), Delete("other")]
         found = kinds(items, entry("Deleted", Key="\u00e9t\u00e9"), entry("Deleted", Key="other"))
 
         assert found == [Kind.UNACCOUNTED, Kind.GONE]
 
     @given(st.lists(KEY, min_size=1, max_size=6, unique=True), st.lists(KEY, max_size=6))
-    def test_only_what_is_told_is_gone(self, sent: list[str], told: list[str]) -> None:
+    def test_only_what_is_told_is_gone(self, sent: list[str], reported: list[str]) -> None:
         """Whatever a reply names: a key is gone only if the reply names exactly it, exactly once."""
-        found = kinds([Delete(key) for key in sent], *(entry("Deleted", Key=key) for key in told))
+        found = kinds([Delete(key) for key in sent], *(entry("Deleted", Key=key) for key in reported))
 
         for key, kind in zip(sent, found, strict=True):
             assert kind in (Kind.GONE, Kind.UNACCOUNTED)
-            assert kind is Kind.UNACCOUNTED or told.count(key) == 1
-        if sorted(sent) == sorted(told):
+            assert kind is Kind.UNACCOUNTED or reported.count(key) == 1
+        if sorted(sent) == sorted(reported):
             assert set(found) == {Kind.GONE}
 
 
@@ -135,7 +135,7 @@ class TestVersions:
         assert kinds(items, entry("Deleted", Key="k"), failed) == [Kind.GONE, Kind.FINAL]
 
     def test_markers_are_told(self) -> None:
-        """A new marker is given with its version id; the erasing of an old one is told as such."""
+        """A new marker is given with its version id; the erasing of an old one is reported as such."""
         items = [Delete("hidden"), Delete("marker", version_id="m1"), Delete("plain")]
         items.append(Delete("version", version_id="v1"))
         marker = entry("Deleted", Key="hidden", DeleteMarker="true", DeleteMarkerVersionId="m9")
@@ -222,12 +222,14 @@ class TestScan:
         self, sent: list[str], more: list[tuple[str, str]], random: Random
     ) -> None:
         """Where the quick scan of a reply with failed keys has an answer, the parser has the same one."""
-        told = [(key, random.choice(["Deleted", "InternalError"])) for key in sent if random.random() < 0.95]
+        reported = [
+            (key, random.choice(["Deleted", "InternalError"])) for key in sent if random.random() < 0.95
+        ]
         entries = [
             entry("Deleted", Key=key)
             if what == "Deleted"
             else entry("Error", Key=key, Code=what, Message="<m>")
-            for key, what in told + more[: random.randint(0, 1) * 3]
+            for key, what in reported + more[: random.randint(0, 1) * 3]
         ]
         random.shuffle(entries)
         reply = RawReply(200, "R", f"<DeleteResult>{''.join(entries)}</DeleteResult>".encode())
@@ -235,5 +237,5 @@ class TestScan:
         if scanned is not None:
             states = read_reply("bucket", [Delete(key) for key in sent], reply).states
             assert scanned == {index: (state.code, state.message) for index, state in states.items()}
-        if sorted(told) == sorted(told + more) and len(told) == len(sent):
+        if sorted(reported) == sorted(reported + more) and len(reported) == len(sent):
             assert scanned is not None

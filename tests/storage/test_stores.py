@@ -47,8 +47,8 @@ class Expected:
 
     batch_condition: Ability = YES
     refuses_1001: Ability = YES
-    batch_folds: frozenset[str] = frozenset()
-    single_folds: frozenset[str] = frozenset()
+    batch_aliases: frozenset[str] = frozenset()
+    single_aliases: frozenset[str] = frozenset()
     lists_versioned: Ability = YES
 
 
@@ -57,8 +57,8 @@ EXPECTED = {
     "moto": Expected(batch_condition=NO, refuses_1001=NO),
     "versitygw": Expected(NO, NO, frozenset(SLASHES), frozenset(SLASHES)),
     "seaweedfs": Expected(
-        batch_folds=frozenset({"double slash", "leading slash"}),
-        single_folds=frozenset({"double slash", "leading slash"}),
+        batch_aliases=frozenset({"double slash", "leading slash"}),
+        single_aliases=frozenset({"double slash", "leading slash"}),
         lists_versioned=NO,
     ),
 }
@@ -157,7 +157,7 @@ def test_the_probe_finds_what_the_store_is(store: Store) -> None:
     assert (found.crc32, found.md5) == (YES, YES)
     assert (found.batch_condition, found.single_condition) == (expected.batch_condition, YES)
     assert found.refuses_1001 is expected.refuses_1001
-    assert (found.batch_folds, found.single_folds) == (expected.batch_folds, expected.single_folds)
+    assert (found.batch_aliases, found.single_aliases) == (expected.batch_aliases, expected.single_aliases)
     assert (found.versioning, found.object_lock) == (Versioning.OFF, NO)
     assert (found.lists_in_order, found.lists_exactly) == (YES, YES)
     assert found.keeps_folders is (NO if store.name == "seaweedfs" else YES)
@@ -192,7 +192,7 @@ def test_x_2_x_3_x_9_no_sibling_is_harmed(odd: str, sibling: str, store: Store, 
 
 
 def _try_put(store: Store, bucket: str, key: str) -> bool:
-    if store.deleter.abilities(bucket).folded_by(key, batch=False):
+    if store.deleter.abilities(bucket).aliasing_of(key, batch=False):
         return False
     try:
         store.deleter.calls.put(bucket, key, b"odd")
@@ -251,7 +251,7 @@ def test_x_11_hide_look_and_erase(store: Store) -> None:
 
 
 def test_locks_are_final_with_their_date(store: Store) -> None:
-    """A legal hold keeps a version: final, the hold is told; its neighbour in the batch goes."""
+    """A legal hold keeps a version: final, the hold is reported; its neighbour in the batch goes."""
     bucket = store.new_bucket(locks=True)
     store.deleter.probe(bucket)
     held, free = (store.deleter.calls.put(bucket, key, b"x") for key in ("held", "free"))
@@ -267,7 +267,7 @@ def test_locks_are_final_with_their_date(store: Store) -> None:
 
 @pytest.mark.parametrize("key", ["b\x01c", "x\uffff", "a\rb", "a\nb", "a\ufffdb"], ids=repr)
 def test_x_2_versions_of_a_key_that_a_listing_mangles(key: str, store: Store) -> None:
-    """X-2: the listing names them byte for byte and they are erased, or it is told that it does not.
+    """X-2: the listing names them byte for byte and they are erased, or it is reported that it does not.
 
     Of a key that the store refuses nothing is there.
     """

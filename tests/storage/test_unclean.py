@@ -15,8 +15,8 @@ MakeDeleter = Callable[[StoreSettings], BatchDeleter]
 
 def entries(*keys: str) -> bytes:
     """Return a reply that reports these keys as deleted."""
-    told = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
-    return f"<DeleteResult>{told}</DeleteResult>".encode()
+    reported = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+    return f"<DeleteResult>{reported}</DeleteResult>".encode()
 
 
 class TestUnclean:
@@ -40,14 +40,15 @@ class TestUnclean:
     ) -> None:
         """X-5: no key is gone for a reply that does not say so of it alone, and nothing is sent again.
 
-        Here empty, short, with strangers, with an echo folded, cut, not the store's, failed after its 200.
+        Here empty, short, with unexpected keys, with an echo folded, cut, not the store's, failed after its
+        200.
         """
         s3.script(lambda _: reply)
         result = deleter.delete_all("bucket", [" a", "a", "b"]).result(10)
 
         assert [result.state(i).code for i in range(3)] == codes
-        believed = {2} if "AmbiguousReply" in codes else set()
-        assert {i for i in range(3) if result.state(i).kind is Kind.GONE} == believed
+        expected = {2} if "AmbiguousReply" in codes else set()
+        assert {i for i in range(3) if result.state(i).kind is Kind.GONE} == expected
         assert (result.effect, len(s3.deletes())) == (Effect.UNKNOWN, 1)
 
     def test_a_torn_reply(self, s3: S3Recorder, deleter: BatchDeleter) -> None:

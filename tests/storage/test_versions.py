@@ -42,7 +42,7 @@ class TestLooking:
         assert deleter.calls.head("v", "a é\r") is None
 
     def test_current_version(self, versioned: S3Recorder, deleter: BatchDeleter) -> None:
-        """The newest version is told with its id, be it an object or a marker; a longer key is not it."""
+        """The newest version is reported with its id, be it an object or a marker; a longer key is not it."""
         first = deleter.calls.put("v", "k", b"1")
         deleter.calls.put("v", "k/longer", b"1")
         shown = deleter.calls.current_version("v", "k")
@@ -206,7 +206,7 @@ class TestModes:
         assert "x-amz-bypass-governance-retention" not in s3.deletes()[-2].headers
 
     def test_a_locked_version_does_not_hold_up_the_rest(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
-        """Erasing goes on after what may not go; that, and the newest version above it, are told."""
+        """Erasing continues after what may not go; that, and the newest version above it, are reported."""
         s3.create_bucket("locked", locks=True)
         for key in ("a", "a", "b"):
             deleter.calls.put("locked", key, b"")

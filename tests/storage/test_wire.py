@@ -143,7 +143,7 @@ class TestCutReplies:
     def test_q_1_a_body_without_a_length_needs_the_end_of_tls(
         self, make_deleter: MakeDeleter, s3: S3Recorder
     ) -> None:
-        """Q-1: where only the end tells that a reply is whole, somebody on the way may have made the end."""
+        """Q-1: where only the end says that a reply is whole, somebody on the way may have made the end."""
         ends: list[Speak] = []
 
         def answer(connection: socket.socket) -> None:

@@ -49,7 +49,7 @@ class TestBody:
         assert keys == keys_of(build_body(keys).data)
 
 
-def told(body: bytes) -> list[dict[str, str]]:
+def reported(body: bytes) -> list[dict[str, str]]:
     """Return the fields of each object of a body, as a parser reads them."""
     entries = ElementTree.fromstring(body).iterfind("{*}Object")
     return [{part.tag.rpartition("}")[2]: part.text or "" for part in entry} for entry in entries]
@@ -62,7 +62,7 @@ class TestItems:
         items += [Delete("last"), Delete("version", version_id="v2")]
         body = build_items(items)
 
-        assert told(body.data) == [
+        assert reported(body.data) == [
             {"Key": "plain"},
             {"Key": "etag", "ETag": '"<e>"'},
             {"Key": "version", "VersionId": "v&1"},

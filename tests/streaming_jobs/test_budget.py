@@ -86,7 +86,7 @@ def slowed(world: World, budgets: list[SharedBudget], rate: float) -> None:
 
 
 def test_a_bucket_that_is_not_throttled_costs_one_look_a_second() -> None:
-    """At full speed take() never waits, and the board is looked at once a second."""
+    """At full speed take() never waits, and the board is verified once a second."""
     world = World()
     budget = world.task()
 
@@ -100,17 +100,17 @@ def test_a_bucket_that_is_not_throttled_costs_one_look_a_second() -> None:
 
 
 def test_the_other_tasks_learn_of_a_throttled_reply_within_a_second() -> None:
-    """What one task was told slows all others down at their next look."""
+    """What one task was reported slows all others down at their next look."""
     world = World()
-    told, other = world.task(2), world.task(2)
-    assert told.take(BUCKET, 1_000) == other.take(BUCKET, 1_000) == 0.0
-    clean(told, 4_000)
+    reported, other = world.task(2), world.task(2)
+    assert reported.take(BUCKET, 1_000) == other.take(BUCKET, 1_000) == 0.0
+    clean(reported, 4_000)
 
-    said_no(told)
+    said_no(reported)
     world.now += 1.0
 
     rate = aimd.rate(world.board.states[BUCKET], world.now)
-    assert sent(world, [told, other], 2.0) <= 2.5 * rate * 2 + 2_000
+    assert sent(world, [reported, other], 2.0) <= 2.5 * rate * 2 + 2_000
 
 
 @given(rate=st.floats(1_000.0, 1e5), tasks=st.integers(1, 8))
@@ -142,16 +142,16 @@ def test_a_lease_serves_many_requests() -> None:
 def test_retry_after_is_a_not_before() -> None:
     """Nothing goes out before the moment that the store named, neither from this task nor from another."""
     world = World()
-    told, other = world.task(2), world.task(2)
-    slowed(world, [told, other], 50_000.0)
+    reported, other = world.task(2), world.task(2)
+    slowed(world, [reported, other], 50_000.0)
 
-    said_no(told, retry_after_s=5.0)
+    said_no(reported, retry_after_s=5.0)
 
-    assert told.take(BUCKET, 1_000) == pytest.approx(5.0)
-    assert sent(world, [told], 4.99) == 0
+    assert reported.take(BUCKET, 1_000) == pytest.approx(5.0)
+    assert sent(world, [reported], 4.99) == 0
     world.now += 0.3
-    assert sent(world, [told], 5.0) > 0
-    said_no(told, retry_after_s=5.0)
+    assert sent(world, [reported], 5.0) > 0
+    said_no(reported, retry_after_s=5.0)
     assert sent(world, [other], 4.9) <= 50_000 * aimd.RULE.slice + 1_000  # what it had leased before
 
 
@@ -276,8 +276,8 @@ def test_a_process_has_one_budget_and_a_forked_one_another() -> None:
     forked.join(10)
     os.close(write)
 
-    with os.fdopen(read, "rb") as told:
-        assert told.read() == b"other"
+    with os.fdopen(read, "rb") as reported:
+        assert reported.read() == b"other"
 
 
 @pytest.mark.parametrize("limited", [False, True])

@@ -98,7 +98,7 @@ def test_the_script_says_what_it_takes_and_returns() -> None:
     text = (folder / "budget_v1.lua").read_text("utf-8")
 
     header = [line for line in text.splitlines() if line.startswith("--")]
-    assert all(any(word in line for line in header) for word in ("KEYS", "ARGV", "returns"))
+    assert all(any(kind in line for line in header) for kind in ("KEYS", "ARGV", "returns"))
 
 
 DAMAGE = ("", "x", "nan", "7", "inf")

@@ -66,13 +66,15 @@ def test_a_damaged_checkpoint_is_refused_and_its_file_is_named(
     copy = tmp_path / "0"
     with pytest.raises(CheckpointRefused, match="metadata"):
         list(dry_run(chain.settings.model_copy(update={"checkpoint": str(copy)}), chain.spark))
-    told = cli("reaper", "run", "--once", "--checkpoint", str(copy), env={"SEXTON_S3_ENDPOINT_URL": s3.url})
-    assert told.returncode == 1, told.stderr
-    assert "error: the checkpoint is damaged: metadata: it is missing\n" in told.stderr
-    assert "hint: docs/operating.md, 'A damaged checkpoint'" in told.stderr
+    reported = cli(
+        "reaper", "run", "--once", "--checkpoint", str(copy), env={"SEXTON_S3_ENDPOINT_URL": s3.url}
+    )
+    assert reported.returncode == 1, reported.stderr
+    assert "error: the checkpoint is damaged: metadata: it is missing\n" in reported.stderr
+    assert "hint: docs/operating.md, 'A damaged checkpoint'" in reported.stderr
     assert (len(s3.requests), len(chain.outcomes())) == (requests, outcomes)
 
-    # Whole, it goes on where it was, also when it ended before its first micro-batch.
+    # Whole, it continues where it was, also when it ended before its first micro-batch.
     for name in ("offsets", "commits"):
         shutil.rmtree(copy / name)
     shutil.copy(good / "metadata", copy)

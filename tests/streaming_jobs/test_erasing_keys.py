@@ -1,4 +1,4 @@
-"""All versions of a key: what is told of those that stay, and of a listing that does not tell all."""
+"""All versions of a key: what is reported of those that stay, and of a listing that does not tell all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.execute_stage import DENIED, ERROR, INVALID, Versioned, execu
 from sexton.schemas.events import DeleteMode
 from sexton.storage import Ability, KeyState
 from sexton.streaming_jobs.reaper.execution import Execution
-from sexton.streaming_jobs.reaper.fates import MOST_TRIES, Earlier
+from sexton.streaming_jobs.reaper.item_outcomes import MOST_TRIES, Earlier
 
 LOCKED = replace(DENIED, retain_until=datetime(2100, 1, 1, tzinfo=UTC))
 
@@ -43,7 +43,9 @@ def test_all_versions_go_the_newest_last(
     ids=["locked", "denied", "final", "transient"],
 )
 def test_a_version_that_stays_is_told(state: KeyState, expected: str | None) -> None:
-    """Of three versions the oldest stays: the key has the word of that one, and its newest version stays."""
+    """Of three versions the oldest stays: the key has the outcome of that one, and its newest version
+    stays.
+    """
     store = Versioned(listed=["new", "middle", "old"])
     store.answer = lambda number, bucket, item: state if getattr(item, "version_id", "") == "old" else None
     _, (result,) = run(store, erasing("a"))
@@ -76,7 +78,7 @@ def test_x_2_all_versions_go_only_of_a_key_that_is_listed_byte_for_byte() -> Non
 def test_x_19_a_page_without_versions_is_all_only_where_listings_are_exact_and_in_order(
     listed: list[str], encoded: bool, in_order: Ability, expected: dict[str, int]
 ) -> None:
-    """X-19: past the age limit, what a page does not show may stand on the next, or in another spelling."""
+    """X-19: past the age limit, what a page does not show may stand on the next, or in another aliasing."""
     store = Versioned(listed=listed, encoded=encoded, in_order=in_order, busy=MOST_TRIES)
     _, (result,) = run(store, erasing("a", earlier=Earlier(), overdue=True))
 
@@ -93,5 +95,5 @@ def test_x_19_versions_are_listed_also_where_the_bucket_never_said_what_it_is(
     store = Versioned(listed=listed, objects={"b": set()})
     _, (result,) = run(store, given, held={"b": "SlowDown"})
 
-    assert (words(result), store.looked, store.sent) == (expected, [], [])
+    assert (words(result), store.verified, store.sent) == (expected, [], [])
     assert (result.held is not None) is (expected == {})

@@ -26,13 +26,13 @@ from tests.support.execute_stage import (
     words,
 )
 
-from sexton.schemas.events import DeletePrefix, KeyCondition, OutcomeWord
+from sexton.schemas.events import DeletePrefix, KeyCondition, OutcomeKind
 from sexton.storage import MAX_KEYS, Delete, KeyState, Kind, Versioning
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
 from sexton.streaming_jobs.reaper.execution import Execution
-from sexton.streaming_jobs.reaper.fates import Earlier
+from sexton.streaming_jobs.reaper.item_outcomes import Earlier
 from sexton.streaming_jobs.reaper.items import key_of
 
 
@@ -99,7 +99,7 @@ def test_a_phase_starts_after_the_one_before_is_acknowledged() -> None:
     ids=["final", "refused", "under retention", "under legal hold"],
 )
 def test_x_16_an_unclean_phase_stops_the_next(state: KeyState, expected: dict[str, int]) -> None:
-    """What follows a phase of which a key is not gone is never sent, and shares its word."""
+    """What follows a phase of which a key is not gone is never sent, and shares its outcome."""
     store = Store(answer=lambda number, bucket, item: state if item == "meta" else None)
     _, (result,) = run(store, execution(["meta"], ["data"]))
 
@@ -116,7 +116,7 @@ def test_x_16_what_stays_for_good_refuses_the_phases_after_it() -> None:
     _, (result,) = run(store, execution(["x", "meta"], ["data"], conditions=conditions))
 
     assert words(result) == {"dead-lettered": 1, "changed": 1, "refused": 1}
-    assert [key for key, fate in result.named if fate.word is OutcomeWord.DEAD_LETTERED] == ["x"]
+    assert [key for key, outcome in result.named if outcome.kind is OutcomeKind.DEAD_LETTERED] == ["x"]
     assert "data" in store.objects["b"]
 
 
@@ -140,7 +140,7 @@ def test_x_4_exactly_the_transient_keys_are_sent_again() -> None:
     _, results = run(store, *(execution([key]) for key in keys))
 
     assert [sorted(items) for _, items in store.sent] == [keys, ["k1", "k4", "k7"]]  # type: ignore[type-var]
-    assert Counter(word for result in results for word in words(result)) == {"deleted": 9, "dead-lettered": 1}
+    assert Counter(kind for result in results for kind in words(result)) == {"deleted": 9, "dead-lettered": 1}
     assert results[1].request_ids == ["r0", "r1"]
 
 
@@ -203,7 +203,9 @@ _STATES = st.sampled_from([None, None, None, ERROR, BUSY, CUT, DENIED, INVALID, 
 def test_every_intent_ends_and_its_words_are_true(
     asked: list[tuple[str, list[str]]], states: list[KeyState | None], acts: bool, versioning: Versioning
 ) -> None:
-    """Whatever the store answers: each intent has a word or waits, counts add up, and every word is true."""
+    """Whatever the store answers: each intent has an outcome or waits, counts add up, and every outcome is
+    true.
+    """
     at = iter(range(10**9))
 
     def answer(number: int, bucket: str, item: str | Delete) -> KeyState | None:
@@ -212,13 +214,13 @@ def test_every_intent_ends_and_its_words_are_true(
 
     store = Store(answer=answer, acts=acts, versioning=versioning)
     executions = [execution(keys, bucket=bucket) for bucket, keys in asked]
-    _, results = run(store, *executions, patience_s=5.0)
+    _, results = run(store, *executions, failure_threshold_s=5.0)
 
     for (bucket, keys), result in zip(asked, results, strict=True):
         if result.held is not None:
             continue
         assert result.counts.total() == len(keys)
-        named = {key: fate.word.value for key, fate in result.named if fate.word is not None}
+        named = {key: outcome.kind.value for key, outcome in result.named if outcome.kind is not None}
         for key in keys:
             if named.get(key, "deleted") in ("deleted", "absent"):
                 assert key not in store.objects[bucket]

@@ -21,7 +21,7 @@ from tests.support.execute_stage import (
 
 from sexton.schemas.errors import EnvironmentFault
 from sexton.storage import Ability, Delete, Effect, KeyState, Kind, NoReply, StoreRefused, Versioning
-from sexton.streaming_jobs.reaper.fates import Earlier
+from sexton.streaming_jobs.reaper.item_outcomes import Earlier
 
 
 def test_x_6_a_busy_store_is_waited_for_and_nothing_is_counted_twice() -> None:
@@ -33,7 +33,7 @@ def test_x_6_a_busy_store_is_waited_for_and_nothing_is_counted_twice() -> None:
     assert result.held is None
     assert len(store.sent) == 21
     assert executor.sender.throttled == 20
-    assert executor.troubled() == {}
+    assert executor.failing() == {}
 
 
 def test_x_6_a_store_that_takes_nothing_is_asked_with_few_keys() -> None:
@@ -66,32 +66,32 @@ def test_a_store_that_takes_small_requests_only_is_worked_off() -> None:
 
 @pytest.mark.parametrize("versioning", list(Versioning))
 def test_x_13_a_bucket_that_is_busy_with_unknown_effect_is_held(versioning: Versioning) -> None:
-    """X-13: where each repeat is looked at first, patience ends too: a look is no progress."""
+    """X-13: where each repeat is verified first, failure threshold ends too: a look is no progress."""
     busy = KeyState(Kind.BUCKET, "ServiceUnavailable", "", 503, Effect.UNKNOWN)
     store = Store(answer=lambda number, bucket, item: busy, versioning=versioning)
 
-    executor, (result,) = run(store, execution(["a", "b"]), patience_s=10.0)
+    executor, (result,) = run(store, execution(["a", "b"]), failure_threshold_s=10.0)
 
     assert result.held is not None
     assert result.held.reason == "ServiceUnavailable"
     assert result.unknown
-    assert executor.troubled() == {"b": "ServiceUnavailable"}
+    assert executor.failing() == {"b": "ServiceUnavailable"}
     assert len(store.sent) < 40
 
 
 @pytest.mark.parametrize("state", [MISSING, BUSY, DENIED])
 def test_x_7_one_bad_bucket_holds_its_own_intents(state: KeyState) -> None:
-    """X-7, X-13: a bucket that is missing, busy or denies every key is held; the other one is worked off."""
+    """X-7, X-13: a bucket that is missing, busy or denies every key is held; the other one is processed."""
     store = Store(answer=lambda number, bucket, item: state if bucket == "bad" else None)
     executor, (bad, good) = run(
-        store, execution(["a", "b"], bucket="bad"), execution(["c"], bucket="good"), patience_s=2.0
+        store, execution(["a", "b"], bucket="bad"), execution(["c"], bucket="good"), failure_threshold_s=2.0
     )
 
     assert bad.held is not None
     assert bad.held.reason == state.code
     assert not bad.unknown
     assert words(good) == {"deleted": 1}
-    assert executor.troubled() == {"bad": state.code}
+    assert executor.failing() == {"bad": state.code}
     assert executor.healthy() == {"good"}
 
 
@@ -101,23 +101,23 @@ def test_x_7_a_thousand_denied_keys_are_a_bucket_that_denies_all_unless_one_went
     store = Store(answer=lambda number, bucket, item: None if one_goes and item == "k0000" else DENIED)
     executor, (result,) = run(store, execution([f"k{n:04d}" for n in range(2_500)]))
 
-    assert executor.troubled() == ({} if one_goes else {"b": "AccessDenied"})
+    assert executor.failing() == ({} if one_goes else {"b": "AccessDenied"})
     assert words(result) == ({"deleted": 1, "dead-lettered": 2_499} if one_goes else {})
     assert sum(sizes(store)) == (2_500 if one_goes else 2_000)
 
 
-@pytest.mark.parametrize(("patience_s", "requests"), [(0.5, 1), (50.0, 3)])
+@pytest.mark.parametrize(("failure_threshold_s", "requests"), [(0.5, 1), (50.0, 3)])
 def test_x_13_a_bucket_that_asks_for_more_than_patience_is_held_at_once(
-    patience_s: float, requests: int
+    failure_threshold_s: float, requests: int
 ) -> None:
     """X-13: nobody waits for it, and it is not asked again before its time; a shorter time is waited for."""
     busy = replace(BUSY, retry_after_s=1.0)
     store = Store(answer=lambda number, bucket, item: busy if number < 2 else None)
-    executor, (result,) = run(store, execution(["a"]), patience_s=patience_s)
+    executor, (result,) = run(store, execution(["a"]), failure_threshold_s=failure_threshold_s)
 
     assert len(store.sent) == requests
     assert (result.held is not None) is (requests == 1)
-    assert executor.troubled() == ({"b": "SlowDown"} if requests == 1 else {})
+    assert executor.failing() == ({"b": "SlowDown"} if requests == 1 else {})
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_bucket_that_does_not_say_at_once_what_it_is_is_asked_again(error: Exc
     store = Store(probe_error=lambda bucket: next(answers, None))
     executor, (result,) = run(store, execution(["a"]))
 
-    assert (words(result), executor.troubled()) == ({"deleted": 1}, {})
+    assert (words(result), executor.failing()) == ({"deleted": 1}, {})
 
 
 def test_x_7_a_fault_of_everything_ends_the_task() -> None:
@@ -152,7 +152,7 @@ def test_a_key_that_a_proxy_cannot_carry_does_not_close_its_bucket() -> None:
 
     assert odd.held is not None
     assert words(plain) == {"deleted": 1}
-    assert executor.troubled() == {}
+    assert executor.failing() == {}
 
 
 def test_one_denied_key_is_its_own_end() -> None:
@@ -184,7 +184,7 @@ def test_x_7_credentials_that_end_while_a_bucket_is_asked_hold_everything() -> N
 
 
 def test_a_single_denied_key_on_a_versioned_bucket_waits() -> None:
-    """Where asking would leave a marker nothing is sent, and unknown is never a final word."""
+    """Where asking would leave a marker nothing is sent, and unknown is never a final outcome."""
     store = Store(answer=lambda number, bucket, item: DENIED, versioning=Versioning.ON)
     _, (result,) = run(store, execution(["a"]))
 
@@ -194,7 +194,7 @@ def test_a_single_denied_key_on_a_versioned_bucket_waits() -> None:
 
 @pytest.mark.parametrize("state", [ERROR, LOST])
 def test_a_key_that_never_succeeds_waits(state: KeyState) -> None:
-    """X-5: after a number of tries the intent is held with an effect that nobody knows; others go on."""
+    """X-5: after a number of tries the intent is held with an effect that nobody knows; others continue."""
     store = Store(answer=lambda number, bucket, item: state if item == "a" else None)
     _, (bad, good) = run(store, execution(["a", "x"]), execution(["b"]))
 
@@ -225,9 +225,13 @@ def test_a_held_bucket_is_not_asked_at_all(earlier: Earlier | None) -> None:
     ],
 )
 def test_a_bucket_that_cannot_be_probed_is_held(error: Exception, held: str) -> None:
-    """Without a probe nothing is sent; what passes is tried again while patience lasts."""
+    """Without a probe nothing is sent; what passes is tried again while the failure threshold is not
+    reached.
+    """
     store = Store(probe_error=lambda bucket: error if bucket == "bad" else None)
-    _, (bad, good) = run(store, execution(["a"], bucket="bad"), execution(["b"], bucket="ok"), patience_s=2.0)
+    _, (bad, good) = run(
+        store, execution(["a"], bucket="bad"), execution(["b"], bucket="ok"), failure_threshold_s=2.0
+    )
 
     assert bad.held is not None
     assert bad.held.reason == held
@@ -235,13 +239,13 @@ def test_a_bucket_that_cannot_be_probed_is_held(error: Exception, held: str) -> 
 
 
 def test_x_13_what_trips_our_own_reading_holds_that_bucket_alone() -> None:
-    """X-13: a fault of our own in one bucket's answers: it waits, is logged, and others are worked off."""
+    """X-13: a fault of our own in one bucket's answers: it waits, is logged, and others are processed."""
     store = Store(probe_error=lambda bucket: RuntimeError("a bug") if bucket == "bad" else None)
     executor, (bad, good) = run(store, execution(["a"], bucket="bad"), execution(["c"], bucket="good"))
 
     assert bad.held is not None
     assert (bad.held.reason, "a bug" in bad.held.detail) == ("UnreadableReply", True)
-    assert (words(good), executor.troubled()) == ({"deleted": 1}, {"bad": "UnreadableReply"})
+    assert (words(good), executor.failing()) == ({"deleted": 1}, {"bad": "UnreadableReply"})
 
 
 @pytest.mark.parametrize("versioning", [Versioning.OFF, Versioning.ON])
@@ -260,7 +264,7 @@ def test_x_4_a_lone_denied_key(policy: bool, versioning: Versioning) -> None:
 
     assert (result.held is not None) is policy
     assert words(result) == ({} if policy else {"dead-lettered": 1})
-    assert executor.troubled() == ({"b": "AccessDenied"} if policy else {})
+    assert executor.failing() == ({"b": "AccessDenied"} if policy else {})
     asked = store.sent[-1][1][0]
     assert isinstance(asked, Delete) is (versioning is Versioning.ON)
 
@@ -279,7 +283,7 @@ def test_x_13_a_bucket_that_is_closed_has_done_nothing_to_what_was_not_sent() ->
     busy = KeyState(Kind.BUCKET, "ServiceUnavailable", "", 503, Effect.UNKNOWN)
     store = Store(answer=lambda number, bucket, item: busy)
     keys = [f"k{n:04d}" for n in range(2_500)]
-    _, (result, later) = run(store, execution(keys), execution(["z"]), patience_s=0.1)
+    _, (result, later) = run(store, execution(keys), execution(["z"]), failure_threshold_s=0.1)
 
     sent = {item for _, items in store.sent for item in items}
     assert result.keys is not None

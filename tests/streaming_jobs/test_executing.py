@@ -65,7 +65,7 @@ def test_x_1_2001_keys_and_duplicates(chain: Chain, s3: S3Recorder) -> None:
 
 
 def test_same_intent_twice_has_one_effect_on_the_wire(chain: Chain, s3: S3Recorder) -> None:
-    """J-6: the same bytes produced twice into one micro-batch are one delete and one word."""
+    """J-6: the same bytes produced twice into one micro-batch are one delete and one outcome."""
     s3.create_bucket("bucket", {"a": b""})
     value = chain.codec.encode(promised(chain, "bucket", "a"))
     chain.produce(value, value, partition=0)
@@ -108,7 +108,7 @@ def test_commit_objects_go_before_their_data(chain: Chain, s3: S3Recorder) -> No
 
 UNCLEAN = {
     "an empty body": Reply(200, b""),
-    "one of two keys and a stranger": Reply(
+    "one of two keys and an unexpected key": Reply(
         200, b"<DeleteResult><Deleted><Key>a</Key></Deleted><Deleted><Key>c</Key></Deleted></DeleteResult>"
     ),
     "a cut reply": Reply(200, b"<DeleteResult><Deleted><Key>a</Key></Deleted>"),

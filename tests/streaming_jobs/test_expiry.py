@@ -1,4 +1,6 @@
-"""The last word on what waited past the age limit: about what was asked for, and about one intent alone."""
+"""The final outcome on what waited past the age limit: about what was asked for, and about one intent
+alone.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ from sexton.storage import BatchDeleter, Delete
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
 from sexton.streaming_jobs.reaper.execution import Execution
-from sexton.streaming_jobs.reaper.fates import Earlier
+from sexton.streaming_jobs.reaper.item_outcomes import Earlier
 from sexton.streaming_jobs.reaper.results import Result
 
 
 def expire(deleter: BatchDeleter, action: DeleteObjects, *conditions: KeyCondition) -> Result:
     """What becomes of an overdue intent whose bucket is busy."""
-    executor = Executor(deleter, NoBudget(), Limits(patience_s=0.2))
+    executor = Executor(deleter, NoBudget(), Limits(failure_threshold_s=0.2))
     given = Execution(action, {each.key: each for each in conditions}, earlier=Earlier(), overdue=True)
     executor.add(given)
     executor.finish()
@@ -36,7 +38,7 @@ def test_x_19_versions_under_a_marker_are_there(recorder: S3Recorder, deleter: B
     result = expire(deleter, action)
 
     assert words(result) == {"dead-lettered": 1, "absent": 1}
-    assert [key for key, fate in result.named if fate.reason == "expired"] == ["hidden"]
+    assert [key for key, outcome in result.named if outcome.reason == "expired"] == ["hidden"]
 
 
 @pytest.mark.parametrize("phases", [(("v", "w"),), (("a",), ("v", "w"))], ids=["first phase", "later phase"])
@@ -52,7 +54,7 @@ def test_x_19_a_version_is_looked_at_by_its_id(
 
     result = expire(deleter, DeleteObjects("bucket", phases, DeleteMode.ERASE_VERSION), *conditions)
 
-    dead = {key for key, fate in result.named if fate.reason == "expired"}
+    dead = {key for key, outcome in result.named if outcome.reason == "expired"}
     assert dead == {"v", *(key for phase in phases[:-1] for key in phase)}
     assert words(result)["absent"] == 1  # w has no such version
 
@@ -60,7 +62,7 @@ def test_x_19_a_version_is_looked_at_by_its_id(
 def test_x_19_what_is_old_does_not_age_what_is_fresh() -> None:
     """Two intents that ask for one key: the old one ends, the fresh one waits with its bucket."""
     store = Store(answer=lambda number, bucket, item: BUSY)
-    _, (old, fresh) = run(store, execution(["a"], overdue=True), execution(["a"]), patience_s=2.0)
+    _, (old, fresh) = run(store, execution(["a"], overdue=True), execution(["a"]), failure_threshold_s=2.0)
 
     assert (words(old), old.held) == ({"dead-lettered": 1}, None)
     assert (words(fresh), fresh.held is not None) == ({}, True)
@@ -71,13 +73,13 @@ def test_a_refused_key_does_not_keep_the_others_waiting_for_ever() -> None:
     store = Store(answer=lambda number, bucket, item: BUSY)
     conditions = {"both": KeyCondition("both", "e", "v")}
     given = execution(["both", "a"], conditions=conditions, overdue=True)
-    _, (result,) = run(store, given, patience_s=2.0)
+    _, (result,) = run(store, given, failure_threshold_s=2.0)
 
     assert (words(result), result.held) == ({"refused": 1, "dead-lettered": 1}, None)
 
 
 def test_x_16_past_the_age_limit_what_a_final_word_blocks_is_refused() -> None:
-    """X-16: it waits for nobody: its word is not that of the key which stands in its way; nothing goes."""
+    """X-16: it waits for nobody: its outcome is not that of the key which stands in its way; nothing goes."""
     store = Store(answer=lambda number, bucket, item: CHANGED)
     conditions = {"meta": KeyCondition("meta", "e")}
     _, (result,) = run(store, execution(["meta"], ["data"], conditions=conditions, overdue=True))
@@ -90,9 +92,9 @@ def test_x_19_past_the_age_limit_a_final_word_stands_beside_what_waited() -> Non
     """X-19: only the key that was held is a dead letter for that; the other one keeps the store's reason."""
     states = {"bad": INVALID, "held": BUSY}
     store = Store(answer=lambda number, bucket, item: states[str(item)])
-    _, (result,) = run(store, execution(["bad", "held"], overdue=True), patience_s=2.0)
+    _, (result,) = run(store, execution(["bad", "held"], overdue=True), failure_threshold_s=2.0)
 
-    assert [(key, fate.reason) for key, fate in result.named] == [
+    assert [(key, outcome.reason) for key, outcome in result.named] == [
         ("bad", "InvalidArgument"),
         ("held", "expired"),
     ]

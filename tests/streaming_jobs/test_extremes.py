@@ -180,7 +180,7 @@ def test_a_deferred_copy_of_another_topic_proves_nothing(chain: Chain, s3: S3Rec
 
 
 def test_looks_that_are_denied_leave_nothing_untrue(chain: Chain, s3: S3Recorder) -> None:
-    """X-19: where HEAD is denied a failed condition waits, and is told once it can be looked at."""
+    """X-19: where HEAD is denied a failed condition waits, and is reported once it can be verified."""
     s3.create_bucket("bucket", {"a": b"other"})
     intent = unchanged(chain, "a", etag_of(b"meant"))
     s3.script(lambda request: Reply(403) if request.method == "HEAD" and request.key == "a" else None)
@@ -195,7 +195,7 @@ def test_looks_that_are_denied_leave_nothing_untrue(chain: Chain, s3: S3Recorder
 
 
 def test_an_outcome_with_very_many_exceptions_is_written(chain: Chain, s3: S3Recorder) -> None:
-    """I7: tens of thousands of keys, half of them denied: each one has its word, in one record."""
+    """I7: tens of thousands of keys, half of them denied: each one has its outcome, in one record."""
     names = [f"k{i:06d}" for i in range(40_000)]
     s3.create_bucket("bucket", dict.fromkeys(names, b""))
     denied = set(names[::2])

@@ -51,15 +51,15 @@ def test_own_errors_pass_as_they_are() -> None:
 
 
 def test_what_ended_the_query_is_told_in_one_line() -> None:
-    """Of Java's long trace the innermost cause is told; the rest is chained."""
+    """Of Java's long trace the innermost cause is reported; the rest is chained."""
     trace = "An error occurred while calling o91.save.\n: org.apache.SparkException: aborted\n\tat a.b.c\n"
     trace += "Caused by: java.lang.IllegalStateException: Some data may have been lost\n\tat d.e.f\n"
 
-    told = query_failed(RuntimeError(trace), stopping=False)
+    reported = query_failed(RuntimeError(trace), stopping=False)
 
-    assert isinstance(told, QueryFailed)
-    assert str(told) == "the query ended: java.lang.IllegalStateException: Some data may have been lost"
-    assert told.exit_code == 1
+    assert isinstance(reported, QueryFailed)
+    assert str(reported) == "the query ended: java.lang.IllegalStateException: Some data may have been lost"
+    assert reported.exit_code == 1
 
 
 def test_a_jvm_that_is_gone_while_stopping_is_not_an_internal_error() -> None:

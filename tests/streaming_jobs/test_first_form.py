@@ -28,7 +28,7 @@ def test_i_8_the_largest_suffix_goes_all_the_way(chain: Chain, store: ObjectStor
     assert parse_packed_suffix(key)[1] == handle.packed == PackedGeneration.unpack(2**64 - 1)
     chain.reap()
     (outcome,) = chain.outcomes()
-    assert (outcome.intent_id, outcome.outcome) == (intent_id, events.OutcomeWord.DELETED)
+    assert (outcome.intent_id, outcome.outcome) == (intent_id, events.OutcomeKind.DELETED)
     assert not store.exists(chain.bucket, key)
 
 

@@ -179,7 +179,9 @@ def test_records_tell_what_they_are_without_a_decoder(chain: Chain, store: Objec
 
 
 def test_f_2_a_record_that_unpacks_to_far_more_than_it_weighs(chain: Chain, store: ObjectStore) -> None:
-    """F-2: some kilobytes that are 70 MB unpacked are a dead letter that tells so, and neighbours go on."""
+    """F-2: some kilobytes that are 70 MB unpacked are a dead letter that tells so, and neighbours
+    continue.
+    """
     put(store, chain, "a", "b")
     chain.emit(promised(chain, "a"))
     limits: dict[str, Any] = {"compression.type": "zstd", "message.max.bytes": 100_000_000}

@@ -74,7 +74,7 @@ def test_generation_guard_follows_the_window(
 
 
 @pytest.mark.parametrize(
-    ("offset", "ended", "reason", "told"),
+    ("offset", "ended", "reason", "reported"),
     [
         (9, None, "never-issued", "never issued in this form"),
         (9, 10, "never-issued", "never issued in this form"),
@@ -83,9 +83,9 @@ def test_generation_guard_follows_the_window(
     ],
 )
 def test_a_forgotten_window_changes_the_reason_only(
-    offset: int, ended: int | None, reason: str, told: str
+    offset: int, ended: int | None, reason: str, reported: str
 ) -> None:
-    """J-1: above a window that is forgotten the intent is superseded; below that nothing can be told."""
+    """J-1: above a window that is forgotten the intent is superseded; below that nothing can be reported."""
     asked = intent(GUARD)
     (subject,) = subjects(asked, 0)
     forgotten = {} if ended is None else {subject: ended}
@@ -102,7 +102,7 @@ def test_a_forgotten_window_changes_the_reason_only(
 
     assert isinstance(verdict, events.Verdict)
     assert (verdict.result, verdict.reason) == (VerdictResult.NEVER, reason)
-    assert told in verdict.detail
+    assert reported in verdict.detail
 
 
 @given(
@@ -190,7 +190,9 @@ UNCHANGED = events.UnchangedGuard((events.KeyCondition("a", "etag"),))
 def test_what_this_reaper_may_not_execute_is_refused(
     guards: tuple[events.Guard, ...], action: events.Action, reason: str
 ) -> None:
-    """I4, X-18: a prefix needs its owner's promise, each key a guard, a bypass the reaper's own word."""
+    """I4, X-18: a prefix needs its owner's promise, each key a guard, a bypass the reaper's own
+    permission.
+    """
     verdict = decide(intent(*guards, action=action), window=Window(0, None))
 
     assert verdict.reason == reason

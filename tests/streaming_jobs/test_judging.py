@@ -146,7 +146,7 @@ def test_i_3_an_unknown_tenants_intents_are_refused(chain: Chain, store: ObjectS
 
 
 def test_j_5_a_replayed_micro_batch_changes_no_outcome(chain: Chain, store: ObjectStore) -> None:
-    """J-5: the whole micro-batch again gives the same words; an object guarded by `unchanged` survives."""
+    """J-5: the whole micro-batch again gives the same outcomes; an object guarded by `unchanged` survives."""
     put(store, chain.bucket, [*keys("gone", 5), "stale", "guarded"])
     with chain.issuer() as issuer:
         old = issuer.attach("a", "t").generation

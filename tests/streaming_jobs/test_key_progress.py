@@ -1,4 +1,6 @@
-"""What is known of each key of an intent that waited: what is gone is not sent again, every word is true."""
+"""What is known of each key of an intent that waited: what is gone is not sent again, every outcome is
+true.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 from tests.support.s3_state import Traits, etag_of
 
 from sexton.schemas import events, records
-from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition, OutcomeWord
-from sexton.streaming_jobs.reaper.fates import Earlier
+from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition, OutcomeKind
+from sexton.streaming_jobs.reaper.item_outcomes import Earlier
 from sexton.streaming_jobs.reaper.key_progress import before_of, progress_of
 
 on_real_parts = [pytest.mark.real, pytest.mark.spark]
-DONE = [(OutcomeWord.DELETED, "hidden"), (OutcomeWord.DELETED, "erased"), (OutcomeWord.ABSENT, "absent")]
+DONE = [(OutcomeKind.DELETED, "hidden"), (OutcomeKind.DELETED, "erased"), (OutcomeKind.ABSENT, "absent")]
 STATES = st.lists(st.lists(st.sampled_from([*DONE, "unknown", "left"]), max_size=8), min_size=1, max_size=4)
 
 
@@ -71,12 +73,12 @@ def test_too_many_ranges_are_not_written() -> None:
         events.KeyProgress(
             [events.DoneKeys(*DONE[0], [0, 1]), events.DoneKeys(*DONE[2], [0, 2])], [], None, []
         ),
-        events.KeyProgress([events.DoneKeys(OutcomeWord.CHANGED, "", [0, 1])], [], None, []),
+        events.KeyProgress([events.DoneKeys(OutcomeKind.CHANGED, "", [0, 1])], [], None, []),
         events.KeyProgress([], [3, 9], None, []),
     ],
 )
 def test_progress_that_does_not_fit_is_refused(progress: events.KeyProgress) -> None:
-    """A key that is not the intent's, or has two words, is never taken for gone."""
+    """A key that is not the intent's, or has two outcomes, is never taken for gone."""
     with pytest.raises(ValueError, match=r"keys|gone|twice"):
         before_of(DeleteObjects("b", [["a", "b"], ["c"]]), progress)
 
@@ -88,7 +90,7 @@ class TestWithAReaper:
 
     @pytest.mark.parametrize("versioning", ["", "Enabled"])
     def test_x_4_what_is_gone_is_not_sent_again(self, chain: Chain, s3: S3Recorder, versioning: str) -> None:
-        """X-4: the key that was busy goes alone when it comes back; its neighbours are not even looked at."""
+        """X-4: the key that was busy goes alone when it comes back; its neighbours are not even verified."""
         names = ["a", "b", "busy"]
         s3.create_bucket("bucket", dict.fromkeys(names, b"x"), versioning=versioning)
         s3.buckets.traits = Traits(failing={"busy": "SlowDown"})
@@ -135,7 +137,7 @@ class TestWithAReaper:
         assert sorted(s3.objects("bucket")) == ["changed", "unseen"]
 
     def test_x_16_phases_go_on_where_they_stood(self, chain: Chain, s3: S3Recorder) -> None:
-        """X-16: a phase that is gone is not sent again; the next one goes on with what is left of it."""
+        """X-16: a phase that is gone is not sent again; the next one continues with what is left of it."""
         names = ["meta", "a", "busy", "last"]
         s3.create_bucket("bucket", dict.fromkeys(names, b"x"))
         s3.buckets.traits = Traits(failing={"busy": "SlowDown"})
@@ -234,7 +236,7 @@ class TestWithAReaper:
         assert found.effects == {"hidden" if mode is DeleteMode.HIDE else "erased": 1}
 
     def test_x_11_a_copy_that_is_older_than_a_replay(self, chain: Chain, s3: S3Recorder) -> None:
-        """X-11, X-14: killed between sink and commit: the replay deletes, and the copy is looked at first."""
+        """X-11, X-14: killed between sink and commit: the replay deletes, and the copy is verified first."""
         s3.create_bucket("bucket", {"a": b"x"}, versioning="Enabled")
         s3.script(on_deletes(lambda request: SLOW_DOWN))
         (intent_id,) = chain.emit(promised(chain, "a"))
@@ -256,7 +258,7 @@ class TestWithAReaper:
         intent = promised(chain, "a")
         position = events.Position(chain.topic_id(records.INTENTS), 0, 0)
         value = chain.codec.encode(intent)
-        keys = events.KeyProgress([events.DoneKeys(OutcomeWord.DELETED, "deleted", [0, 2])], [], None, [])
+        keys = events.KeyProgress([events.DoneKeys(OutcomeKind.DELETED, "deleted", [0, 2])], [], None, [])
         copy = events.DeferredIntent(position, intent.emitted_at, "test", "", 1, None, None, value, keys=keys)
         chain.emit(promised(chain, "x"))
         chain.produce(chain.codec.encode(copy), partition=0, topic=records.DEFERRED)

@@ -1,4 +1,6 @@
-"""One reaper for each checkpoint: a second one is refused, and one that was paused asks before it goes on."""
+"""One reaper for each checkpoint: a second one is refused, and one that was paused asks before it
+continues.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,7 @@ def test_q_2_the_second_of_two_reapers_is_refused_and_the_first_one_stops_when_i
     assert refused.value.exit_code == 1
     assert sent(s3) == []
 
-    # Its driver alone is silent: the workers go on, and have to find it out for themselves.
+    # Its driver alone is silent: the workers continue, and have to find it out for themselves.
     first.process.send_signal(signal.SIGSTOP)
     identity = (Path(str(chain.settings.checkpoint)) / "sexton-id").read_text()
     other = CheckpointLock(chain.settings, identity)
@@ -196,17 +198,17 @@ def test_a_lock_that_becomes_free_is_waited_for(settings: Settings) -> None:
     """A holder that ends within the time is no reason to refuse; a stop ends the wait, too."""
     held, asking = CheckpointLock(settings, "one"), CheckpointLock(settings, "one")
     held.acquire()
-    told: list[str] = []
-    asking.await_free(told.append, lambda _: True)
+    reported: list[str] = []
+    asking.await_free(reported.append, lambda _: True)
     ending = threading.Timer(1, held.release)
     ending.start()
 
-    asking.await_free(told.append, threading.Event().wait)
+    asking.await_free(reported.append, threading.Event().wait)
 
     ending.join()
-    assert len(told) == 2
-    asking.await_free(told.append, lambda _: False, 0)
-    assert len(told) == 2
+    assert len(reported) == 2
+    asking.await_free(reported.append, lambda _: False, 0)
+    assert len(reported) == 2
 
 
 @pytest.mark.parametrize("form", ["{}", "{}/", "file:{}", "file://{}"])

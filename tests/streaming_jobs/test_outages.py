@@ -60,9 +60,11 @@ class Supervised:
         """Return once it says that a micro-batch is held for this reason."""
         self.command.until(lambda: [each for each in self.command.events("held") if why in each["fault"]])
 
-    def until(self, word: str, *intents: events.DeletionIntent) -> None:
-        """Return once each intent has this folded word; what it ends with in between is 75, no other code."""
-        while not self._holds(lambda: set(folded(self._chain, *intents)) == {word}):
+    def until(self, kind: str, *intents: events.DeletionIntent) -> None:
+        """Return once each intent has this folded outcome; what it ends with in between is 75, no other
+        code.
+        """
+        while not self._holds(lambda: set(folded(self._chain, *intents)) == {kind}):
             assert self.command.wait() == 75, self.command.printed
             self.ended.append(self.command.printed)
             self.command = self._start()

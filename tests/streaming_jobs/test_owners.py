@@ -1,6 +1,6 @@
 """Owners that change while intents and index PUTs are on their way, from the SDK to the store.
 
-Every story runs before one micro-batch works off all of them; each test then looks at its own.
+Every story runs before one micro-batch processes all of them; each test then looks at its own.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Stories:
     s3: S3Recorder
     client: Any
     asked: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    told: dict[str, Any] = field(default_factory=dict)
+    reported: dict[str, Any] = field(default_factory=dict)
     land: threading.Event = field(default_factory=threading.Event)
 
     def put(self, key: str, body: bytes = b"x") -> None:
@@ -67,10 +67,10 @@ class Stories:
         self.asked[key] = receipt.intent_ids
 
     def is_there(self, key: str) -> bool:
-        """Tell whether the store has the object now."""
+        """Return whether the store has the object now."""
         return key in self.s3.objects(BUCKET)
 
-    def word(self, key: str) -> str:
+    def kind(self, key: str) -> str:
         """The outcome of the one intent that was written for a key."""
         (intent_id,) = self.asked[key]
         return self.chain.words()[intent_id]
@@ -93,14 +93,14 @@ def stories(stack: LocalStack, spark: SparkSession) -> Iterator[Stories]:
     identity = stack.env["AWS_ACCESS_KEY_ID"], stack.env["AWS_SECRET_ACCESS_KEY"]
     with S3Recorder(*identity) as s3, closing(_service(s3, *identity)) as client:
         s3.create_bucket(BUCKET)
-        told = Stories(Chain(made.settings, spark, BUCKET), s3, client)
+        reported = Stories(Chain(made.settings, spark, BUCKET), s3, client)
         try:
             for tell in (an_index_put_without_an_answer, a_lost_reply, an_open_transaction, odd_suffixes):
-                tell(told)
-            told.chain.reap(s3_endpoint_url=s3.url)
-            yield told
+                tell(reported)
+            reported.chain.reap(s3_endpoint_url=s3.url)
+            yield reported
         finally:
-            told.land.set()
+            reported.land.set()
             made.stop()
 
 
@@ -119,39 +119,41 @@ def _service(s3: S3Recorder, access_key: str, secret_key: str) -> Any:
     )
 
 
-def an_index_put_without_an_answer(told: Stories) -> None:
+def an_index_put_without_an_answer(reported: Stories) -> None:
     """The PUT of generation 1's index hangs on its way; the service re-attaches and deletes with 2."""
-    chain, held = told.chain, threading.Event()
+    chain, held = reported.chain, threading.Event()
 
     def hang(request: Recorded) -> None:
         if request.method == "PUT" and request.body == LATE:
             held.set()
-            assert told.land.wait(300)
+            assert reported.land.wait(300)
 
-    told.s3.script(hang)
+    reported.s3.script(hang)
     for key in ("late/x", "late/y"):
-        told.put(key)
-    told.put("late/index-00000001", b'["late/x", "late/y"]')
+        reported.put(key)
+    reported.put("late/index-00000001", b'["late/x", "late/y"]')
     with Sexton.connect("node-7", chain.settings, bucket=BUCKET) as seven:
         tenant = seven.attach("late")
         with pytest.raises(IndexFateUnknown, match=r"[Tt]imed out|[Tt]imeout") as caught:
-            tenant.replace_index(lambda: told.put("late/index-00000001", LATE), unlinked=["late/y"])
+            tenant.replace_index(lambda: reported.put("late/index-00000001", LATE), unlinked=["late/y"])
         assert isinstance(caught.value.__cause__, ReadTimeoutError)
         assert held.is_set()
         for key in ("late/y", "late/x"):
             with pytest.raises(IndexFateUnknown):
                 tenant.delete(BUCKET, [key])
         assert seven.flush(10) == 0
-        told.told["before the re-attach"] = chain.messages(records.INTENTS)
+        reported.reported["before the re-attach"] = chain.messages(records.INTENTS)
         again = seven.re_attach()["late"]
-        assert told.index("late", again.generation) == ["late/x", "late/y"]
+        assert reported.index("late", again.generation) == ["late/x", "late/y"]
         put = f"late/index-{again.generation:08x}"
-        told.note("late/x", again.replace_index(lambda: told.put(put, b'["late/y"]'), unlinked=["late/x"]))
+        reported.note(
+            "late/x", again.replace_index(lambda: reported.put(put, b'["late/y"]'), unlinked=["late/x"])
+        )
 
 
-def a_lost_reply(told: Stories) -> None:
+def a_lost_reply(reported: Stories) -> None:
     """The reply to a re-attach is lost on its way, time after time; the node asks anew."""
-    issuer = urlsplit(told.chain.settings.issuer_url)
+    issuer = urlsplit(reported.chain.settings.issuer_url)
 
     def swallow(connection: socket.socket) -> None:
         request = connection.makefile("rb")
@@ -161,9 +163,9 @@ def a_lost_reply(told: Stories) -> None:
         behind = http.client.HTTPConnection(issuer.hostname or "", issuer.port)
         with closing(behind):
             behind.request(method.decode(), path.decode(), body, dict(headers.items()))
-            told.told.setdefault("lost replies", []).append(json.loads(behind.getresponse().read()))
+            reported.reported.setdefault("lost replies", []).append(json.loads(behind.getresponse().read()))
 
-    with told.chain.issuer() as direct:
+    with reported.chain.issuer() as direct:
         direct.attach("node-9", "lost")
         with (
             raw_server(swallow) as url,
@@ -171,20 +173,20 @@ def a_lost_reply(told: Stories) -> None:
             pytest.raises(IssuerUnavailable),
         ):
             client.re_attach("node-9", deadline=3.0)
-        told.told["second request"] = direct.re_attach("node-9")
-    told.emit("lost", 2, "lost/of-the-first-number")
-    told.emit("lost", 3, "lost/of-the-second")
+        reported.reported["second request"] = direct.re_attach("node-9")
+    reported.emit("lost", 2, "lost/of-the-first-number")
+    reported.emit("lost", 3, "lost/of-the-second")
 
 
-def an_open_transaction(told: Stories) -> None:
+def an_open_transaction(reported: Stories) -> None:
     """An owner writes in a transaction that is open while its successor is issued, and commits afterwards."""
-    chain, keys = told.chain, ("open/before", "open/x", "open/y")
+    chain, keys = reported.chain, ("open/before", "open/x", "open/y")
     for key in keys:
-        told.put(key)
+        reported.put(key)
     with chain.issuer() as issuer:
         old = issuer.attach("a", "open").generation
         intents = {key: chain.intent("open", old, [key]) for key in keys}
-        told.asked |= {key: (intent.intent_id,) for key, intent in intents.items()}
+        reported.asked |= {key: (intent.intent_id,) for key, intent in intents.items()}
         chain.emit(intents["open/before"])
         producer = Producer(chain.settings.kafka(**{"transactional.id": "owners"}))
         producer.init_transactions(20)
@@ -197,24 +199,24 @@ def an_open_transaction(told: Stories) -> None:
         producer.commit_transaction(20)
 
 
-def odd_suffixes(told: Stories) -> None:
+def odd_suffixes(reported: Stories) -> None:
     """Keys whose ends say another generation than the one that asks, or say one by chance."""
     row = ImportedTenant("suffix", GenerationForm.FINAL, IMPORTED, None)
-    with told.chain.issuer() as issuer:
+    with reported.chain.issuer() as issuer:
         issuer.import_tenants([row])
-    with Sexton.connect("node-5", told.chain.settings, bucket=BUCKET) as five:
+    with Sexton.connect("node-5", reported.chain.settings, bucket=BUCKET) as five:
         tenant = five.attach("suffix")
-        told.told["attached"] = tenant.generation
+        reported.reported["attached"] = tenant.generation
         for key in ("suffix/layer-deadbeef", "suffix/photo-00000007", f"suffix/photo-{IMPORTED:08x}"):
-            told.put(key)
-            told.put(f"{key}0")
-            told.note(key, tenant.delete(BUCKET, [key]))
+            reported.put(key)
+            reported.put(f"{key}0")
+            reported.note(key, tenant.delete(BUCKET, [key]))
 
 
 def test_j_10_after_a_put_of_unknown_fate_nothing_is_emitted_before_the_re_attach(stories: Stories) -> None:
     """J-10: not one record stands in the topic until the service has attached again."""
-    assert stories.told["before the re-attach"] == []
-    assert stories.word("late/x") == "deleted"
+    assert stories.reported["before the re-attach"] == []
+    assert stories.kind("late/x") == "deleted"
 
 
 def test_q_5_an_index_put_that_lands_after_the_re_attach_harms_nothing(stories: Stories) -> None:
@@ -236,16 +238,16 @@ def test_q_5_an_index_put_that_lands_after_the_re_attach_harms_nothing(stories: 
 
 def test_i_11_intents_of_a_number_whose_reply_was_lost_are_stale(stories: Stories) -> None:
     """I-11: a re-attach whose reply is lost and the one that follows are two numbers; the first is stale."""
-    lost = [reply["tenants"] for reply in stories.told["lost replies"]]
+    lost = [reply["tenants"] for reply in stories.reported["lost replies"]]
 
     assert lost
     assert all(reply == lost[0] for reply in lost), "the retries of one request got several numbers"
-    assert stories.told["second request"] == {"lost": 3}
+    assert stories.reported["second request"] == {"lost": 3}
     with stories.chain.issuer() as issuer:
         found = issuer.tenant("lost")
     assert found is not None
     assert found.generation == 3
-    assert [stories.word(f"lost/of-the-{which}") for which in ("first-number", "second")] == [
+    assert [stories.kind(f"lost/of-the-{which}") for which in ("first-number", "second")] == [
         "stale",
         "deleted",
     ]
@@ -254,7 +256,7 @@ def test_i_11_intents_of_a_number_whose_reply_was_lost_are_stale(stories: Storie
 
 def test_j_12_intents_of_a_transaction_open_at_the_succession_are_not_covered(stories: Stories) -> None:
     """J-12: committed after the successor was issued: stale, and their objects stay."""
-    assert [stories.word(key) for key in ("open/before", "open/x", "open/y")] == ["deleted", "stale", "stale"]
+    assert [stories.kind(key) for key in ("open/before", "open/x", "open/y")] == ["deleted", "stale", "stale"]
     assert not stories.is_there("open/before")
     assert stories.is_there("open/x")
     assert stories.is_there("open/y")
@@ -262,13 +264,13 @@ def test_j_12_intents_of_a_transaction_open_at_the_succession_are_not_covered(st
 
 def test_k_4_the_generation_that_is_judged_is_the_one_attached_at(stories: Stories) -> None:
     """K-4: the key ends in -deadbeef, the number judged is 0xfeedbeef; the log knows no other."""
-    assert stories.told["attached"] == 0xFEEDBEEF
+    assert stories.reported["attached"] == 0xFEEDBEEF
     with stories.chain.issuer() as issuer:
         found = issuer.tenant("suffix")
     assert found is not None
     assert [span.generation for span in found.history] == [0xFEEDBEEF, IMPORTED]
     (sent,) = [r for r in stories.s3.deletes() if "suffix/layer-deadbeef" in r.keys]
-    assert stories.word("suffix/layer-deadbeef") == "deleted"
+    assert stories.kind("suffix/layer-deadbeef") == "deleted"
     assert not stories.is_there("suffix/layer-deadbeef")
     assert stories.is_there("suffix/layer-deadbeef0")
     assert sent.bucket == BUCKET
@@ -277,7 +279,7 @@ def test_k_4_the_generation_that_is_judged_is_the_one_attached_at(stories: Stori
 def test_k_5_hex_digits_at_the_end_of_a_clients_key_are_no_generation(stories: Stories) -> None:
     """K-5: neither a number never issued nor a superseded one is read out of a key."""
     for key in ("suffix/photo-00000007", f"suffix/photo-{IMPORTED:08x}"):
-        assert stories.word(key) == "deleted"
+        assert stories.kind(key) == "deleted"
         assert not stories.is_there(key)
         assert stories.is_there(f"{key}0")
 

@@ -1,4 +1,6 @@
-"""Intents that are done in part when their bucket is closed: they come back, and nothing is told untruly."""
+"""Intents that are done in part when their bucket is closed: they come back, and nothing is reported
+untruly.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,9 @@ from tests.support.execute_stage import (
     words,
 )
 
-from sexton.schemas.events import DeleteMode, DoneKeys, KeyCondition, KeyProgress, OutcomeWord
+from sexton.schemas.events import DeleteMode, DoneKeys, KeyCondition, KeyProgress, OutcomeKind
 from sexton.storage import MAX_KEYS, Delete, KeyState, Kind
-from sexton.streaming_jobs.reaper.fates import MOST_TRIES, Earlier
+from sexton.streaming_jobs.reaper.item_outcomes import MOST_TRIES, Earlier
 from sexton.streaming_jobs.reaper.items import key_of
 from sexton.streaming_jobs.reaper.key_progress import Before
 
@@ -35,7 +37,10 @@ def test_a_denied_key_beside_a_bucket_that_is_closed_does_not_hang(sent: bool) -
 
     store = Store(objects={"b": {"a"}}, answer=answer)
     _, (first, second) = run(
-        store, execution(["a"], earlier=Earlier() if sent else None), execution(["b"]), patience_s=2.0
+        store,
+        execution(["a"], earlier=Earlier() if sent else None),
+        execution(["b"]),
+        failure_threshold_s=2.0,
     )
 
     assert first.held is not None
@@ -51,14 +56,16 @@ def test_what_is_gone_in_part_is_looked_at_when_it_comes_back(
 ) -> None:
     """X-11: an intent that waits while some of its keys are gone says so: a repeat would add a marker."""
     store = Store(answer=lambda number, bucket, item: state if item == "b" else None)
-    _, (result,) = run(store, execution(*phases), patience_s=2.0)
+    _, (result,) = run(store, execution(*phases), failure_threshold_s=2.0)
 
     assert result.held is not None
     assert result.unknown
 
 
 def test_x_6_a_listing_that_fails_is_never_a_success() -> None:
-    """X-6: all versions of a key whose listing is throttled: the intent waits, nobody is told `deleted`."""
+    """X-6: all versions of a key whose listing is throttled: the intent waits, nobody is reported
+    `deleted`.
+    """
     store = Versioned(listed=["v"], busy=MOST_TRIES)
     _, (result,) = run(store, execution(["a"], mode=DeleteMode.ERASE_ALL_VERSIONS))
 
@@ -92,7 +99,7 @@ def test_what_waited_for_a_probe_is_sent_in_requests_that_are_allowed() -> None:
         assert 0 < len(sent) == len(set(sent)) <= MAX_KEYS
 
 
-DELETED, ABSENT = OutcomeWord.DELETED, OutcomeWord.ABSENT
+DELETED, ABSENT = OutcomeKind.DELETED, OutcomeKind.ABSENT
 BEFORE = Before(
     [["seen", "left"]],
     {0: (DELETED, "hidden"), 1: (ABSENT, "absent")},
@@ -103,14 +110,16 @@ BEFORE = Before(
 
 
 def test_i_7_what_was_settled_before_is_counted_once_more_and_not_sent() -> None:
-    """I7: of four keys two were gone when it waited: they keep word and effect, and the ids of requests."""
+    """I7: of four keys two were gone when it waited: they keep outcome and effect, and the ids of
+    requests.
+    """
     store = Store()
     _, (result,) = run(store, execution(["a", "b", "seen", "left"], before=BEFORE))
 
     assert store.sent == [("b", ["seen", "left"])]
     assert words(result) == {"deleted": 3, "absent": 1}
     assert result.effects == {"hidden": 1, "absent": 1, "deleted": 2}
-    assert [(key, fate.word) for key, fate in result.named] == [("b", ABSENT)]
+    assert [(key, outcome.kind) for key, outcome in result.named] == [("b", ABSENT)]
     assert result.request_ids == ["before", "r0"]
 
 
@@ -129,13 +138,13 @@ def test_x_11_what_waits_again_forgets_nothing_of_its_keys() -> None:
 
 
 def test_x_16_a_key_under_which_another_object_stands_is_not_gone_when_its_intent_waits() -> None:
-    """X-16: it is looked at again when the intent comes back: its data must not go while it stands."""
+    """X-16: it is verified again when the intent comes back: its data must not go while it stands."""
     states = {"meta": CHANGED, "busy": BUSY}
     store = Store(objects={"b": {"meta", "busy", "data"}})
     store.answer = lambda number, bucket, item: states.get(key_of(item))
     conditions = {"meta": KeyCondition("meta", "e")}
     given = execution(["meta", "busy"], ["data"], conditions=conditions, earlier=Earlier())
-    _, (result,) = run(store, given, patience_s=2.0)
+    _, (result,) = run(store, given, failure_threshold_s=2.0)
 
     assert result.held is not None
     assert result.keys is not None

@@ -1,4 +1,4 @@
-"""Prefix deletes in trouble: keys that stay, a store that fails, writers that go on."""
+"""Prefix deletes in trouble: keys that stay, a store that fails, writers that continue."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class TestFaults:
         assert waits == [1.0, 1.0, 1.0]
 
     def test_x_13_nothing_but_503(self, recorder: S3Recorder, deleter: BatchDeleter) -> None:
-        """X-13: a store that goes on so makes the bucket wait; at once if it asks for long."""
+        """X-13: a store that continues so makes the bucket wait; at once if it asks for long."""
         recorder.create_bucket("b", {f"p/{i:04d}": b"" for i in range(3000)})
         recorder.script(lambda r: SLOW_DOWN if len(recorder.deletes()) > 0 else None)
         step = work(deleter, DeletePrefix("b", "p/"))

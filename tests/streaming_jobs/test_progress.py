@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_held_micro_batch_is_told_with_its_topic_and_what_to_do() -> None:
-    """The query and the waiting room may be held at once: each line says which, why, and what helps."""
+    """The query and the delay queue may be held at once: each line says which, why, and what helps."""
     lines, read = io.StringIO(), Terminal()
     for out in (lines, read):
         progress = Progress(out, clock=lambda: 7.0)

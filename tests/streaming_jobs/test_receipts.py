@@ -15,8 +15,8 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.settings import load
 from sexton.streaming_jobs.reaper import receipts
 from sexton.streaming_jobs.reaper.checkpoint import Binding
+from sexton.streaming_jobs.reaper.delay_queue import Place, begun_text
 from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore, sent_before, waited_before
-from sexton.streaming_jobs.reaper.waiting_room import Place, begun_text
 
 SETTINGS = load({})
 BINDING = Binding("cluster", SETTINGS.topic(records.INTENTS), "id")
@@ -51,12 +51,12 @@ def test_two_replays_are_one_with_the_lower_start() -> None:
 
 
 def outcome(offset: int, topic_id: str = "id", **counts: int) -> bytes:
-    """A receipt of an intent at this offset, with these words."""
+    """A receipt of an intent at this offset, with these outcomes."""
     verdict = events.Verdict(events.VerdictResult.PASS, "pass", "", None)
     place = events.Position(topic_id, 0, offset)
-    word = events.OutcomeWord(next(iter(counts)))
+    kind = events.OutcomeKind(next(iter(counts)))
     return Codec().encode(
-        events.Outcome("i", "t", "b", word, sum(counts.values()), counts, [], verdict, place, [], NOW)
+        events.Outcome("i", "t", "b", kind, sum(counts.values()), counts, [], verdict, place, [], NOW)
     )
 
 
@@ -112,11 +112,11 @@ def started(planned: tuple[dict[int, int], float] | None, committed: bool, recei
 
 
 def returned(begun: dict[int, int] | None, done: dict[int, int]) -> SentBefore:
-    """What of the waiting room may have been worked on, where this was begun and that was done."""
+    """What of the delay queue may have been worked on, where this was begun and that was done."""
     text = None if begun is None else begun_text(PLACE, begun, 1_000.0)
     checkpoint: Any = SimpleNamespace(waiting_begun=lambda: text)
-    room: Any = SimpleNamespace(place=PLACE, done=done)
-    return waited_before(SETTINGS, checkpoint, BINDING, room)
+    delay_queue: Any = SimpleNamespace(place=PLACE, done=done)
+    return waited_before(SETTINGS, checkpoint, BINDING, delay_queue)
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def returned(begun: dict[int, int] | None, done: dict[int, int]) -> SentBefore:
         "all committed",
         "a new checkpoint where a reaper worked",
         "a new installation",
-        "begun of the waiting room",
-        "all of the waiting room done",
+        "begun of the delay queue",
+        "all of the delay queue done",
         "nothing waited",
     ],
 )

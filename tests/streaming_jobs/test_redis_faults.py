@@ -1,4 +1,4 @@
-"""Whatever Redis answers intents wait: nothing becomes a dead letter, and all goes on by itself."""
+"""Whatever Redis answers intents wait: nothing becomes a dead letter, and all continues by itself."""
 
 from __future__ import annotations
 

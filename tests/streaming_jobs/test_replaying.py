@@ -1,4 +1,4 @@
-"""Replays through the whole chain: a micro-batch that is worked off again tells and deletes the same."""
+"""Replays through the whole chain: a micro-batch that is processed again tells and deletes the same."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_x_6_a_store_that_is_busy_for_a_while_is_waited_for(chain: Chain, s3: S3
 
 
 def test_x_7_what_is_wrong_with_everything_holds_the_micro_batch(chain: Chain, s3: S3Recorder) -> None:
-    """X-7: one bucket of three is told it: offsets stay, nothing is written while it lasts, then it drains.
+    """X-7: one bucket of three has it: offsets stay, nothing is written while it lasts, then it drains.
 
     What the first attempt has sent already is known to be sent: `changed` is not said of what it deleted, and
     no second marker is made.
@@ -268,7 +268,7 @@ def test_x_10_a_store_that_wants_md5_gets_it(chain: Chain, s3: S3Recorder) -> No
 
 
 def test_x_11_a_lost_checkpoint_starts_over_without_harm(chain: Chain, s3: S3Recorder) -> None:
-    """X-11: without its checkpoint everything is read again, and looked at before it is sent: one marker."""
+    """X-11: without its checkpoint everything is read again, and verified before it is sent: one marker."""
     s3.create_bucket("bucket", {"a": b"", "stays": b""}, versioning="Enabled")
     with chain.issuer() as issuer:
         generation = issuer.attach("node", "tenant").generation

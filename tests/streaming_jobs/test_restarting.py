@@ -1,4 +1,4 @@
-"""Reapers that are killed between two steps, tasks that Spark runs again, and the waiting room in a crash."""
+"""Reapers that are killed between two steps, tasks that Spark runs again, and the delay queue in a crash."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_kill_9_at_every_boundary_converges(
 ) -> None:
     """Q-3, J-9: killed anywhere and superseded while it is down: what was accepted is gone, never `stale`.
 
-    The same words and objects whatever had been done, and one marker on each key.
+    The same outcomes and objects whatever had been done, and one marker on each key.
     """
     generation = attached(chain, "first")
     intents = [phased(chain), unchanged(chain, "guarded", etag_of(b"x")), promised(chain, "plain")]
@@ -99,7 +99,7 @@ def test_kill_9_at_every_boundary_converges(
     chain.emit(late)
     chain.reap(s3_endpoint_url=s3.url)
     assert folded(chain, *intents, late) == [GONE] * 4 + ["stale"]
-    assert [o.intent_id for o in chain.outcomes() if o.outcome is events.OutcomeWord.STALE] == [
+    assert [o.intent_id for o in chain.outcomes() if o.outcome is events.OutcomeKind.STALE] == [
         late.intent_id
     ]
     assert markers(s3, "bucket", NAMES) == dict.fromkeys(NAMES, 1)
@@ -132,10 +132,10 @@ def test_kill_9_between_sink_and_commit_converges(
     attached(chain, "second")
     chain.reap(s3_endpoint_url=s3.url)
     assert folded(chain, first, second) == [GONE, GONE]
-    told = [o for o in chain.outcomes() if o.intent_id == first.intent_id]
-    assert [o.verdict.reason for o in told] == ["pass", "pass"]
-    assert len({o.verdict.log_offset for o in told}) == 2
-    assert len({o.position for o in told}) == 1
+    reported = [o for o in chain.outcomes() if o.intent_id == first.intent_id]
+    assert [o.verdict.reason for o in reported] == ["pass", "pass"]
+    assert len({o.verdict.log_offset for o in reported}) == 2
+    assert len({o.position for o in reported}) == 1
     assert markers(s3, "bucket", ["owned"]) == {"owned": 1}
     assert markers(s3, "slow", ["a"]) == {"a": 1}
     assert chain.dead_letters() == []
@@ -167,7 +167,7 @@ def test_a_task_that_fails_in_the_middle_is_run_again(
 
 
 def held(chain: Chain, s3: S3Recorder, *intents: events.DeletionIntent) -> None:
-    """Put intents into the waiting room: their bucket is busy."""
+    """Put intents into the delay queue: their bucket is busy."""
     s3.script(lambda request: SLOW_DOWN)
     chain.emit(*intents)
     chain.reap(s3_endpoint_url=s3.url, reaper_patience_s=0.2, reaper_defer_delays_s=(3600.0,))
@@ -178,7 +178,7 @@ def held(chain: Chain, s3: S3Recorder, *intents: events.DeletionIntent) -> None:
 def test_the_waiting_room_ended_between_sink_and_commit(
     chain: Chain, s3: S3Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What came back and was not committed is looked at before it is sent again: one marker on each key."""
+    """What came back and was not committed is verified before it is sent again: one marker on each key."""
     intents = [promised(chain, "p1", "p2"), promised(chain, "plain")]
     held(chain, s3, *intents)
     with monkeypatch.context() as patch:
@@ -230,7 +230,9 @@ def test_a_waiting_room_that_retention_has_cut_is_refused(chain: Chain, s3: S3Re
 
 
 def test_x_13_a_bucket_that_is_bad_for_one_of_two_tasks(chain: Chain, s3: S3Recorder) -> None:
-    """X-13: what one task could not do waits and is done later; what the other one did is told at once."""
+    """X-13: what one task could not do waits and is done later; what the other one did is reported at
+    once.
+    """
     first, second = promised(chain, "p1"), promised(chain, "p2")
     chain.emit(first, partition=0)
     chain.emit(second, partition=1)
@@ -246,7 +248,7 @@ def test_x_13_a_bucket_that_is_bad_for_one_of_two_tasks(chain: Chain, s3: S3Reco
 
 
 def test_what_is_gone_in_part_comes_back_without_a_second_marker(chain: Chain, s3: S3Recorder) -> None:
-    """X-11: an intent that waits for its second phase repeats its first one only after a look."""
+    """X-11: an intent that waits for its second phase repeats its first one only after verification."""
     s3.script(lambda r: SLOW_DOWN if r.is_delete_objects and "p3" in r.keys else None)
     intent = phased(chain)
     chain.emit(intent)

@@ -41,15 +41,15 @@ def s3(s3: S3Recorder) -> S3Recorder:
 
 def slowly(s3: S3Recorder) -> tuple[threading.Event, threading.Event]:
     """Let deletes take a while: they set the first event, and wait for the second one."""
-    reached, told = threading.Event(), threading.Event()
+    reached, reported = threading.Event(), threading.Event()
 
     def wait(request: Recorded) -> None:
         reached.set()
-        told.wait(20)
+        reported.wait(20)
         time.sleep(1)  # it has time to end too early
 
     s3.script(on_deletes(wait))
-    return reached, told
+    return reached, reported
 
 
 def quiet(command: Command) -> bool:
@@ -60,7 +60,7 @@ def quiet(command: Command) -> bool:
 def test_command_works_off_what_is_there(
     chain: Chain, store: ObjectStore, start: Callable[..., Command]
 ) -> None:
-    """`sexton reaper run --once` exits with 0 and tells what it did; one core has one task for all of it."""
+    """`sexton reaper run --once` exits with 0 and says what it did; one core has one task for all of it."""
     store.put(chain.bucket, "a", b"x")
     store.put(chain.bucket, "b", b"x")
     with chain.issuer() as issuer:
@@ -82,13 +82,13 @@ def test_x_14_sigterm_ends_it_between_micro_batches(
     chain: Chain, s3: S3Recorder, start: Callable[..., Command]
 ) -> None:
     """X-14: a stop while the store answers slowly lets the micro-batch settle; exit code 0."""
-    reached, told = slowly(s3)
+    reached, reported = slowly(s3)
     (asked,) = chain.emit(promised(chain, "a"))
     command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
     command.until(reached.is_set)
 
     command.process.send_signal(signal.SIGTERM)
-    told.set()
+    reported.set()
 
     assert command.wait(20) == 0, command.printed
     assert chain.words() == {asked: "deleted"}
@@ -135,14 +135,14 @@ def test_a_stop_that_is_told_to_all_processes_lets_the_micro_batch_settle(
     number: signal.Signals,
 ) -> None:
     """X-14: only the driver acts on it: the micro-batch is finished, code 0, no trace, nothing left."""
-    reached, told = slowly(s3)
+    reached, reported = slowly(s3)
     (asked,) = chain.emit(promised(chain, "a"))
     command = start(SEXTON_S3_ENDPOINT_URL=s3.url)
     command.until(reached.is_set)
     seen = family(command.process.pid)
 
     send(command, number)
-    told.set()
+    reported.set()
 
     assert command.wait(20) == 0, command.printed
     assert quiet(command)

@@ -32,7 +32,7 @@ from sexton.schemas.events import (
     KeyProgress,
     NotBeforeGuard,
     Outcome,
-    OutcomeWord,
+    OutcomeKind,
     Position,
     UnchangedGuard,
 )
@@ -43,13 +43,13 @@ from sexton.streaming_jobs.reaper.pending import Twins
 from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore
 
 KEYS = promised(DeleteObjects("bucket", (("gone", "left"),)))
-GONE = KeyProgress([DoneKeys(OutcomeWord.DELETED, "deleted", [0, 1])], [], None, ["r"])
+GONE = KeyProgress([DoneKeys(OutcomeKind.DELETED, "deleted", [0, 1])], [], None, ["r"])
 ELSEWHERE = Rules((("another", ""),))
 
 
 @pytest.mark.parametrize("waited", [False, True], ids=["at first", "again"])
 def test_what_is_held_is_written_as_a_copy_alone(waited: bool) -> None:
-    """One key has no word yet, so there is no outcome: the copy keeps place, age, and each key's state."""
+    """One key has no outcome yet, so there is no outcome: the copy keeps place, age, and each key's state."""
     store = Store(answer=lambda number, bucket, item: BUSY if item == "left" else None)
     (copy,) = written(store, copied(KEYS, keys=GONE) if waited else KEYS)
 
@@ -77,7 +77,7 @@ def test_what_waits_for_its_guards_keeps_what_is_known_of_its_keys(waited: bool)
 
 @pytest.mark.parametrize(("days", "ends"), [(6.9, False), (7.1, True)])
 def test_x_19_what_a_bucket_holds_ends_past_the_age_limit_alone(days: float, ends: bool) -> None:
-    """X-19: younger than seven days it goes on waiting; older, what is there is a dead letter."""
+    """X-19: younger than seven days it continues waiting; older, what is there is a dead letter."""
     store = Store(objects={"bucket": {"gone", "left"}}, answer=lambda number, bucket, item: BUSY)
     rows = written(store, copied(KEYS, waiting_since=NOW - timedelta(days=days)))
 
@@ -86,15 +86,17 @@ def test_x_19_what_a_bucket_holds_ends_past_the_age_limit_alone(days: float, end
 
 
 @pytest.mark.parametrize("status", [None, 403], ids=["seen", "not to be seen"])
-@pytest.mark.parametrize("told", [True, False], ids=["key by key", "as a whole"])
-def test_i_7_what_may_be_gone_is_looked_at_before_the_rest_is_refused(status: int | None, told: bool) -> None:
+@pytest.mark.parametrize("reported", [True, False], ids=["key by key", "as a whole"])
+def test_i_7_what_may_be_gone_is_looked_at_before_the_rest_is_refused(
+    status: int | None, reported: bool
+) -> None:
     """I7: refused when it comes back: a key of unknown effect is `absent` if it is gone, or waits unseen."""
     intent = promised(DeleteObjects("bucket", (("unseen", "there", "fresh"),)))
     store = Store(objects={"bucket": {"there", "fresh"}}, look_status=status)
-    keys = KeyProgress([], [0, 2], None, []) if told else None
+    keys = KeyProgress([], [0, 2], None, []) if reported else None
     (row,) = written(store, copied(intent, keys=keys, effect_unknown=True), rules=ELSEWHERE)
 
-    assert sorted(store.looked) == (["there", "unseen"] if told else ["fresh", "there", "unseen"])
+    assert sorted(store.verified) == (["there", "unseen"] if reported else ["fresh", "there", "unseen"])
     if status is None:
         assert (row.counts, row.effects) == ({"absent": 1, "refused": 2}, {"absent": 1})
         assert store.sent == []
@@ -108,21 +110,21 @@ def test_what_was_never_sent_is_refused_without_a_look() -> None:
     store = Store()
     (outcome,) = written(store, copied(KEYS), rules=ELSEWHERE)
 
-    assert (outcome.outcome, outcome.counts, store.looked) == ("refused", {"refused": 2}, [])
+    assert (outcome.outcome, outcome.counts, store.verified) == ("refused", {"refused": 2}, [])
 
 
 @pytest.mark.parametrize("below", [FIRST.offset, FIRST.offset + 1], ids=["new", "begun before"])
 def test_a_refusal_of_what_was_begun_before_says_so(below: int) -> None:
-    """A narrower allow-list forbids looking too: the word is `refused`, and tells of an earlier start."""
+    """A narrower allow-list forbids looking too: the outcome is `refused`, and says of an earlier start."""
     store = Store()
     (outcome,) = written(store, KEYS, rules=ELSEWHERE, earlier=SentBefore({0: below}))
 
-    assert (outcome.outcome, store.looked, store.sent) == ("refused", [], [])
+    assert (outcome.outcome, store.verified, store.sent) == ("refused", [], [])
     assert ("begun before" in outcome.verdict.detail) is (below > FIRST.offset)
 
 
 @pytest.mark.parametrize(
-    ("given", "plan", "looks"),
+    ("given", "plan", "verifications"),
     [
         (KEYS, {"earlier": SentBefore({0: FIRST.offset + 1})}, True),
         (KEYS, {"earlier": SentBefore({0: FIRST.offset, 1: 99})}, False),
@@ -151,14 +153,14 @@ def test_a_refusal_of_what_was_begun_before_says_so(below: int) -> None:
     ],
 )
 def test_x_11_what_an_attempt_before_may_have_hidden_is_looked_at_first(
-    given: Any, plan: dict[str, Any], looks: bool
+    given: Any, plan: dict[str, Any], verifications: bool
 ) -> None:
     """X-11: after a crash, a replay, or an answer that never came: one marker, and `absent` for the gone."""
     store = Store(objects={"bucket": {"left"}}, versioning=Versioning.ON)
     (outcome,) = written(store, given, **plan)
 
-    assert sorted(store.looked) == (["gone", "left"] if looks else [])
-    assert outcome.counts == ({"absent": 1, "deleted": 1} if looks else {"deleted": 2})
+    assert sorted(store.verified) == (["gone", "left"] if verifications else [])
+    assert outcome.counts == ({"absent": 1, "deleted": 1} if verifications else {"deleted": 2})
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,7 @@ def test_j_5_of_several_attempts_the_first_one_counts(ago_s: int | None, expecte
 
 @pytest.mark.parametrize("readable", [True, False])
 def test_a_dead_letter_names_the_record_that_cannot_be_read(readable: bool) -> None:
-    """Of a copy that is whole the intent at its first position, else the copy in the waiting room."""
+    """Of a copy that is whole the intent at its first position, else the copy in the delay queue."""
     given: Any = copied(b"no intent") if readable else b"no copy"
     plan: dict[str, Any] = {} if readable else {"topic": "deferred", "deferred_topic_id": DEFERRED_ID}
     (dead,) = written(None, given, **plan)
@@ -228,7 +230,7 @@ def test_a_dead_letter_names_the_record_that_cannot_be_read(readable: bool) -> N
 
 
 def test_each_key_that_differs_is_named_in_outcome_and_dead_letter() -> None:
-    """The word is that of the worst key; what nobody names was deleted."""
+    """The outcome is that of the worst key; what nobody names was deleted."""
     states = {"dead": INVALID, "locked": replace(INVALID, legal_hold=True)}
     store = Store(answer=lambda number, bucket, item: states.get(str(item)))
     dead, outcome = written(store, promised(DeleteObjects("bucket", (("a", "dead", "locked", "b"),))))
@@ -238,6 +240,6 @@ def test_each_key_that_differs_is_named_in_outcome_and_dead_letter() -> None:
     assert (outcome.outcome, outcome.keys, outcome.bucket) == ("dead-lettered", 4, "bucket")
     assert outcome.counts == {"deleted": 2, "dead-lettered": 1, "refused": 1}
     named = {each.key: (each.outcome.value, each.detail) for each in outcome.exceptions}
-    assert {key: word for key, (word, _) in named.items()} == {"dead": "dead-lettered", "locked": "refused"}
+    assert {key: kind for key, (kind, _) in named.items()} == {"dead": "dead-lettered", "locked": "refused"}
     assert "legal hold" in named["locked"][1]
     assert (outcome.position, outcome.store_request_ids) == (Position(TOPIC_ID, 0, FIRST.offset), ["r0"])

@@ -131,7 +131,9 @@ def test_x_19_a_prefix_past_the_age_limit_is_listed_for_its_last_word(
     known: dict[str, Any],
     expected: str | None,
 ) -> None:
-    """X-19: in the way it asked for; where nothing can be listed and some may be gone it goes on waiting."""
+    """X-19: in the way it asked for; where nothing can be listed and some may be gone it continues
+    waiting.
+    """
     left = iter([None] * answers)
     store = Store(probe_error=lambda bucket: next(left, NO_BUCKET))
 
@@ -162,12 +164,12 @@ def test_x_7_what_is_wrong_with_everything_is_no_last_word_on_a_prefix() -> None
         raise StoreRefused("no", code="ExpiredToken", status=400)
 
     store.list_slice = lists  # type: ignore[method-assign]
-    with pytest.raises(EnvironmentFault, match="cannot be looked at"):
+    with pytest.raises(EnvironmentFault, match="cannot be verified"):
         written(store, copied(PREFIX, waiting_since=NOW - timedelta(days=8)))
 
 
 def test_i_7_what_is_gone_of_a_prefix_is_counted_when_the_rest_is_refused() -> None:
-    """I7: the slices before have their receipt, and the prefix its word."""
+    """I7: the slices before have their receipt, and the prefix its outcome."""
     (outcome,) = written(Store(), copied(PREFIX, gone=10), rules=ELSEWHERE)
 
     assert (outcome.outcome, outcome.counts) == ("refused", {"deleted": 10, "refused": 1})

@@ -65,7 +65,7 @@ def test_an_archive_that_does_not_fit_is_no_matter(tmp_path: Path, monkeypatch: 
 
 
 def test_why_there_is_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Java that cannot make one is told, and nothing of it is left behind."""
+    """A Java that cannot make one is reported, and nothing of it is left behind."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
     monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "__init__.py"))
 

@@ -145,8 +145,8 @@ def test_speculation_is_refused_wherever_it_was_set(
     started = [subprocess.Popen(command, env={**env, **SHORT_LIVED}, **given) for command, env in ways]
     ended = [(process, process.communicate(timeout=200)[0]) for process in started]
 
-    for process, told in ended:
-        assert process.returncode == 2, told[-4000:]
-        assert "error: spark.speculation is on: a task that runs twice deletes twice\n" in told
-        assert "hint: set spark.speculation=false" in told
+    for process, reported in ended:
+        assert process.returncode == 2, reported[-4000:]
+        assert "error: spark.speculation is on: a task that runs twice deletes twice\n" in reported
+        assert "hint: set spark.speculation=false" in reported
     assert s3.requests == []

@@ -169,19 +169,21 @@ def test_a_damaged_id_of_a_checkpoint_is_refused(chain: Chain, tmp_path: Path) -
 @real
 @spark_
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "reported"),
     [
         ("nosuch://bucket/checkpoint", 'No FileSystem for scheme "nosuch"'),
         ("/proc/nowhere/checkpoint", "cannot be read and written"),
         ("{file}/checkpoint", "cannot be read and written"),
     ],
 )
-def test_a_checkpoint_that_cannot_be_made_is_told(chain: Chain, tmp_path: Path, path: str, told: str) -> None:
+def test_a_checkpoint_that_cannot_be_made_is_told(
+    chain: Chain, tmp_path: Path, path: str, reported: str
+) -> None:
     """A path of another file system, or one where nothing can be written: what and where, and no stack."""
     (tmp_path / "file").write_text("in the way")
     path = path.format(file=tmp_path / "file")
 
-    with pytest.raises(InvalidSettings, match=told) as caught:
+    with pytest.raises(InvalidSettings, match=reported) as caught:
         Checkpoint(chain.spark, path, "topic").identity()
 
     assert path in str(caught.value)
@@ -238,10 +240,10 @@ def test_x_17_a_dry_run_reports_the_same_and_writes_nothing(chain: Chain, s3: S3
     assert "1/2  waits  deferred  not-before  t  bucket  2 keys" in lines
     assert len(lines) == 8
     assert counts.intents.pop("skipped") == 1
-    told = (
+    reported = (
         f"dry run: {summed(counts.intents, 'record')}; {summed(counts.keys, 'key')}; 1 without a value, left"
     )
-    assert f"{told} out: such a record asks for nothing; nothing was written\n" in done.stderr
+    assert f"{reported} out: such a record asks for nothing; nothing was written\n" in done.stderr
     assert counts.intents["deleted"] == 3
 
 
@@ -347,17 +349,17 @@ def test_an_issuer_of_another_prefix_judges_nothing(
     chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
     other = Installation.start(stack, "another-prefix")
     monkeypatch.setattr("sexton.streaming_jobs.reaper.micro_batch._ONCE_HOLD_S", 0.2)
-    told = io.StringIO()
+    reported = io.StringIO()
     try:
         judged = Chain(other.settings, chain.spark, other.bucket).topic_id(records.INTENTS)
         named = f"the issuer judges another intents topic: {judged}"
         with pytest.raises(EnvironmentFault, match=named) as caught:
-            chain.reap(Progress(out=told), issuer_url=other.settings.issuer_url)
+            chain.reap(Progress(out=reported), issuer_url=other.settings.issuer_url)
     finally:
         other.stop()
 
     assert caught.value.exit_code == 75
-    held = [json.loads(line) for line in told.getvalue().splitlines()]
+    held = [json.loads(line) for line in reported.getvalue().splitlines()]
     assert named in next(line["fault"] for line in held if line["event"] == "held")
     assert list(store.list_keys(chain.bucket, "")) == ["a"]
     assert (chain.outcomes(), chain.dead_letters(), chain.deferred()) == ([], [], [])

@@ -1,4 +1,4 @@
-"""Several live copies of one deferred intent: one of them goes on, and doubts what the others knew."""
+"""Several live copies of one deferred intent: one of them continues, and doubts what the others knew."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tests.support.replies import SLOW_DOWN, on_deletes, partly
 from tests.support.s3_recorder import S3Recorder
 
 from sexton.schemas import events, records
-from sexton.streaming_jobs.reaper import waiting_room
-from sexton.streaming_jobs.reaper.pending import Origin, Pending, Twins, origin_of
-from sexton.streaming_jobs.reaper.returning import Returning
-from sexton.streaming_jobs.reaper.waiting_room import (
+from sexton.streaming_jobs.reaper import delay_queue
+from sexton.streaming_jobs.reaper.deferred_consumer import DeferredConsumer
+from sexton.streaming_jobs.reaper.delay_queue import (
     Place,
     parse_doubted,
     parse_waiting,
     waiting_text,
 )
+from sexton.streaming_jobs.reaper.pending import Origin, Pending, Twins, origin_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WAITS: dict[str, Any] = {"reaper_patience_s": 0.2, "reaper_defer_delays_s": (3600.0,)}
@@ -31,7 +31,7 @@ DUE: dict[str, Any] = {"reaper_patience_s": 0.2, "reaper_defer_delays_s": (0.001
 
 
 def replayed(chain: Chain, s3: S3Recorder) -> None:
-    """Let a bucket hold what is there, and have its micro-batch worked off again: two copies of each."""
+    """Let a bucket hold what is there, and have its micro-batch processed again: two copies of each."""
     s3.script(on_deletes(lambda request: SLOW_DOWN))
     chain.reap(s3_endpoint_url=s3.url, **WAITS)
     forget_last_commit(chain)
@@ -66,9 +66,9 @@ def test_of_two_copies_after_a_crash_one_chain_survives(chain: Chain, s3: S3Reco
 def test_what_a_dropped_copy_knew_makes_no_untrue_word(
     chain: Chain, s3: S3Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I7: the copy that goes on knows nothing of a key that is gone: looked at, also after a restart."""
-    real = waiting_room.due_ranges
-    monkeypatch.setattr(waiting_room, "due_ranges", lambda done, due: real(done, due, most=1))
+    """I7: the copy that continues knows nothing of a key that is gone: verified, also after a restart."""
+    real = delay_queue.due_ranges
+    monkeypatch.setattr(delay_queue, "due_ranges", lambda done, due: real(done, due, most=1))
     s3.create_bucket("bucket", {"a": b"", "b": b""})
     intent = promised(chain, "a", "b")
     chain.emit(intent)
@@ -79,12 +79,12 @@ def test_what_a_dropped_copy_knew_makes_no_untrue_word(
     assert nothing.keys is not None
     assert gone.keys is not None
     assert (nothing.keys.done, nothing.keys.unknown, bool(gone.keys.done)) == ([], [], True)
-    # The first attempt is slow to write: its copy comes last, and is the one that goes on.
+    # The first attempt is slow to write: its copy comes last, and is the one that continues.
     chain.produce(chain.codec.encode(nothing), partition=0, topic=records.DEFERRED)
     s3.script(on_deletes(lambda r: partly(s3, r, dict.fromkeys(r.keys, "KeyTooLongError"))))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Returning, "drain", lambda self: self._round() and self._round())
+        patch.setattr(DeferredConsumer, "drain", lambda self: self._round() and self._round())
         counts = chain.reap(s3_endpoint_url=s3.url, **DUE)
     assert (counts.intents, chain.outcomes()) == ({"duplicate": 2}, [])
     chain.reap(s3_endpoint_url=s3.url, **DUE)

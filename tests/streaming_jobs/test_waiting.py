@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.real, pytest.mark.spark]
 
 
 def test_x_7_x_13_bad_buckets_hold_their_own_intents_and_they_come_back(chain: Chain, s3: S3Recorder) -> None:
-    """X-7, X-13: a bucket that is busy, missing or denies every key holds its own; others go on."""
+    """X-7, X-13: a bucket that is busy, missing or denies every key holds its own; others continue."""
     codes = {
         "busy": "SlowDown",
         "missing": "NoSuchBucket",
@@ -52,7 +52,7 @@ def test_x_7_x_13_bad_buckets_hold_their_own_intents_and_they_come_back(chain: C
     assert [(d.first.partition, d.first.offset) for d in waiting] == [(0, n) for n in range(8)]
     assert [d.reason for d in waiting] == [code for code in codes.values() for _ in range(2)]
     assert all(d.waiting_since is not None and d.attempt == 1 for d in waiting)
-    assert counts.troubled == codes
+    assert counts.failing == codes
     assert chain.dead_letters() == []
     assert all(s3.objects(bucket).keys() == {"a", "b"} for bucket in ("busy", "denied", "denies"))
 
@@ -129,7 +129,7 @@ def test_a_guarded_intent_is_judged_by_its_first_position_when_it_comes_back(
 
 
 def test_garbage_in_the_waiting_room_is_a_dead_letter(chain: Chain, s3: S3Recorder) -> None:
-    """What is no deferred intent becomes a dead letter with its raw bytes and place; neighbours go on."""
+    """What is no deferred intent becomes a dead letter with its raw bytes and place; neighbours continue."""
     s3.create_bucket("bucket", {"a": b""})
     intent = promised(chain, "a")
     topic_id = chain.topic_id(records.INTENTS)
@@ -174,8 +174,8 @@ def test_barriers_carry_the_oldest_position_that_waits(chain: Chain, s3: S3Recor
     chain.reap(**slow)
 
     barriers = [e for e in chain.generation_events() if isinstance(e, events.Barrier)]
-    told = [list(b.unsettled.offsets)[:1] for b in barriers if b.unsettled is not None]
-    assert told == [[0], [1], [1]]
+    reported = [list(b.unsettled.offsets)[:1] for b in barriers if b.unsettled is not None]
+    assert reported == [[0], [1], [1]]
 
 
 def test_what_is_held_comes_back_while_the_reaper_runs(chain: Chain, s3: S3Recorder) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sexton.storage import SPELLINGS, Abilities, Ability, Versioning
+from sexton.storage import ALIASINGS, Abilities, Ability, Versioning
 
-_ALL = frozenset(spelling.name for spelling in SPELLINGS)
+_ALL = frozenset(aliasing.name for aliasing in ALIASINGS)
 
 
 def knowing(

@@ -92,7 +92,7 @@ class Chain:
         return [intent.intent_id for intent in intents]
 
     def reap(self, progress: Progress | None = None, **overrides: Any) -> Counts:
-        """Work off what is there, as `reaper run --once` does."""
+        """Process what is there, as `reaper run --once` does."""
         settings = self.settings.model_copy(update=overrides)
         reaper = Reaper(
             settings, self.spark, StopFlag(NEVER, lambda: None), once=True, progress=progress or Progress()

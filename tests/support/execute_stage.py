@@ -47,7 +47,7 @@ LOST = KeyState(Kind.UNACCOUNTED, "MissingFromReply", "", 200, Effect.UNKNOWN)
 class Store:
     """Objects by bucket; `answer(number of the request, bucket, item)` may give a state instead of acting.
 
-    `acts` tells whether the store deleted although the answer was `answer`'s.
+    `acts` says whether the store deleted although the answer was `answer`'s.
     """
 
     objects: dict[str, set[str]] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Store:
     in_order: Ability = Ability.UNKNOWN
     sent: list[tuple[str, list[str | Delete]]] = field(default_factory=list)
     bypassed: list[bool] = field(default_factory=list)
-    looked: list[str] = field(default_factory=list)
+    verified: list[str] = field(default_factory=list)
     probes: list[str] = field(default_factory=list)
     probe_error: Callable[[str], Exception | None] = lambda bucket: None
     look_status: int | None = None
@@ -70,7 +70,7 @@ class Store:
 
     def exchange(self, method: str, bucket: str, key: str, query: object) -> RawReply:
         assert method == "HEAD"
-        self.looked.append(key)
+        self.verified.append(key)
         status = self.look_status or (200 if key in self.objects.get(bucket, set()) else 404)
         return RawReply(status, "", b"", self.headers)
 
@@ -131,7 +131,7 @@ class Store:
 class Versioned(Store):
     """A store that lists the versions of each key (`listed`, the newest first) but for what was erased.
 
-    The first listings are refused, as many as `busy`; `encoded` tells whether they show keys byte for byte.
+    The first listings are refused, as many as `busy`; `encoded` says whether they show keys byte for byte.
     """
 
     versioning: Versioning = Versioning.ON
@@ -176,13 +176,16 @@ def execution(*phases: Sequence[str], bucket: str = "b", **given: Any) -> Execut
 
 
 def run(
-    store: Store, *executions: Execution, patience_s: float = 1000.0, held: Mapping[str, str] | None = None
+    store: Store,
+    *executions: Execution,
+    failure_threshold_s: float = 1000.0,
+    held: Mapping[str, str] | None = None,
 ) -> tuple[Executor, list[Result]]:
     """Run the stage over these intents."""
     for each in executions:
         keys = [key for phase in each.action.phases for key in phase]  # type: ignore[union-attr]
         store.objects.setdefault(each.action.bucket, set()).update(keys if each.earlier is None else ())
-    limits = Limits(patience_s=patience_s)
+    limits = Limits(failure_threshold_s=failure_threshold_s)
     executor = Executor(store, NoBudget(), limits, held or {}, clock=Clock(), jitter=lambda: 0.0)
     for each in executions:
         executor.add(each)
@@ -191,8 +194,8 @@ def run(
 
 
 def words(result: Result) -> dict[str, int]:
-    """Keys by word, as plain text."""
-    return {word.value: number for word, number in result.counts.items() if number}
+    """Keys by outcome, as plain text."""
+    return {kind.value: number for kind, number in result.counts.items() if number}
 
 
 def sizes(store: Store) -> list[int]:

@@ -89,17 +89,17 @@ def _serve(address: str) -> None:
 
 
 def _fork(asked: dict[str, Any], *sockets: socket.socket) -> int:
-    told, telling = os.pipe()
+    reported, reporting = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(asked, telling, told, *(each.fileno() for each in sockets))
-    os.close(telling)
-    os.read(told, 1)  # its process group is there: who ends it sends to the group
-    os.close(told)
+        _become(asked, reporting, reported, *(each.fileno() for each in sockets))
+    os.close(reporting)
+    os.read(reported, 1)  # its process group is there: who ends it sends to the group
+    os.close(reported)
     return pid
 
 
-def _become(asked: dict[str, Any], telling: int, *unused: int) -> NoReturn:
+def _become(asked: dict[str, Any], reporting: int, *unused: int) -> NoReturn:
     code = 1
     try:
         os.setsid()
@@ -114,7 +114,7 @@ def _become(asked: dict[str, Any], telling: int, *unused: int) -> NoReturn:
         os.environ.clear()
         os.environ.update(asked["environment"])
         sys.argv = ["sexton", *asked["arguments"]]
-        os.close(telling)
+        os.close(reporting)
         code = _run()
     except BaseException:  # noqa: BLE001
         traceback.print_exc()

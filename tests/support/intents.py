@@ -29,7 +29,9 @@ def outcome(chain: Chain, intent_id: str) -> events.Outcome:
 
 
 def folded(chain: Chain, *intents: events.DeletionIntent) -> list[str]:
-    """The folded word of each intent, `gone` for `deleted` and `absent`, which are equal for comparison."""
+    """The folded outcome of each intent, `gone` for `deleted` and `absent`, which are equal for
+    comparison.
+    """
     said: list[events.Outcome | events.DeadLetter] = [*chain.outcomes(), *chain.dead_letters()]
     states = [
         fold(each.intent_id, each, [r for r in said if r.intent_id == each.intent_id]).state

@@ -99,7 +99,7 @@ class Process:
 
 
 def start(installation: Installation, **env: str) -> tuple[subprocess.Popen[str], str, list[str]]:
-    """Start `issuer serve` and return it, where it is ready, and the lines that it goes on to write."""
+    """Start `issuer serve` and return it, where it is ready, and the lines that it continues to write."""
     process = subprocess.Popen(
         SERVE, env={**installation.environment, **env}, stderr=subprocess.PIPE, text=True
     )

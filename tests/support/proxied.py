@@ -1,4 +1,4 @@
-"""A strict store behind the proxy that plays faults: what is in it, and what its clients are told."""
+"""A strict store behind the proxy that plays faults: what is in it, and what its clients are reported."""
 
 from __future__ import annotations
 

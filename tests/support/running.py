@@ -26,20 +26,20 @@ class Running:
     """What it has told so far, and when it ends."""
 
     stop: StopFlag
-    told: io.StringIO = field(default_factory=io.StringIO)
+    reported: io.StringIO = field(default_factory=io.StringIO)
     ended: Future[None] = field(default_factory=Future)
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """The JSON lines of one kind that it has told."""
-        parsed = [json.loads(line) for line in self.told.getvalue().splitlines()]
+        parsed = [json.loads(line) for line in self.reported.getvalue().splitlines()]
         return [line for line in parsed if line["event"] == name]
 
     def until(self, what: Callable[[], object], seconds: float = 90) -> None:
         """Return once something holds; fail if the reaper ends before, or it takes too long."""
         deadline = time.monotonic() + seconds
         while not what():
-            assert not self.ended.done(), f"ended: {self.ended.exception()!r}, {self.told.getvalue()}"
-            assert time.monotonic() < deadline, f"it did not become true: {self.told.getvalue()}"
+            assert not self.ended.done(), f"ended: {self.ended.exception()!r}, {self.reported.getvalue()}"
+            assert time.monotonic() < deadline, f"it did not become true: {self.reported.getvalue()}"
             time.sleep(0.05)
 
     def end(self) -> float:
@@ -55,7 +55,7 @@ def running(chain: Chain, **overrides: Any) -> Iterator[Running]:
     """Run a reaper with these settings until the block ends; what it raised is raised then."""
     made = Running(StopFlag(NEVER, lambda: None))
     settings = chain.settings.model_copy(update=overrides)
-    reaper = Reaper(settings, chain.spark, made.stop, progress=Progress(out=made.told))
+    reaper = Reaper(settings, chain.spark, made.stop, progress=Progress(out=made.reported))
 
     def run() -> None:
         try:

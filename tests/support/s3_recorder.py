@@ -158,7 +158,7 @@ class S3Recorder:
             return {request.connection for request in self.requests}
 
     def script(self, script: Script | None) -> None:
-        """Ask `script` about every request that is well signed; where it returns None, go on as usual."""
+        """Ask `script` about every request that is well signed; where it returns None, continue as usual."""
         self._script = script
 
     def handle(self, request: Recorded) -> Reply:

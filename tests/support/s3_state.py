@@ -51,7 +51,7 @@ class Version:
         return self.body is None
 
     def is_locked(self, *, bypass: bool) -> bool:
-        """Tell whether it may not be erased now."""
+        """Return whether it may not be erased now."""
         if self.legal_hold:
             return True
         if self.retain_until is None or self.retain_until <= datetime.now(UTC):

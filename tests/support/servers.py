@@ -26,7 +26,7 @@ class Server:
         assert self.start()
 
     def start(self, *options: str, loading: bool = False) -> bool:
-        """Start it; tell whether it answers at last; with `loading`, that it is still loading will do."""
+        """Start it; say whether it answers at last; with `loading`, that it is still loading will do."""
         command = [*valkey.command(self.folder, self.port), *self.options, *options]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         until = time.monotonic() + 10

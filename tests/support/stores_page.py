@@ -14,7 +14,7 @@ import boto3
 from docs.generate import with_table
 from tests.support.s3_stores import STORES, Running, binary_of
 
-from sexton.storage import SPELLINGS, Abilities, Ability, BatchDeleter
+from sexton.storage import ALIASINGS, Abilities, Ability, BatchDeleter
 
 __all__ = ["PAGE", "main", "probe_table"]
 
@@ -36,9 +36,9 @@ def probe_table(found: Mapping[str, Abilities]) -> str:
     lines = [f"| probe | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
     for title, name in _ROWS.items():
         lines.append(f"| {title} | {' | '.join(str(getattr(a, name)) for a in found.values())} |")
-    for spelling in SPELLINGS:
-        kept = " | ".join(_kept(abilities, spelling.name) for abilities in found.values())
-        lines.append(f"| keeps apart: {spelling.name} | {kept} |")
+    for aliasing in ALIASINGS:
+        kept = " | ".join(_kept(abilities, aliasing.name) for abilities in found.values())
+        lines.append(f"| keeps apart: {aliasing.name} | {kept} |")
     return "\n".join(lines) + "\n"
 
 
@@ -65,14 +65,14 @@ def _probed(running: Running) -> Abilities:
         return deleter.probe("probed")
 
 
-def _kept(abilities: Abilities, spelling: str) -> str:
-    ways = {"batch": (abilities.batch_keeps, abilities.batch_folds)}
-    ways["single"] = (abilities.single_keeps, abilities.single_folds)
+def _kept(abilities: Abilities, aliasing: str) -> str:
+    ways = {"batch": (abilities.batch_keeps, abilities.batch_aliases)}
+    ways["single"] = (abilities.single_keeps, abilities.single_aliases)
     answers = {
-        way: Ability.of(True if spelling in keeps else False if spelling in folds else None)
+        way: Ability.of(True if aliasing in keeps else False if aliasing in folds else None)
         for way, (keeps, folds) in ways.items()
     }
-    if not next(s for s in SPELLINGS if s.name == spelling).xml:
+    if not next(s for s in ALIASINGS if s.name == aliasing).xml:
         return f"{answers['single']} (never in a batch)"
     if answers["batch"] is answers["single"]:
         return str(answers["batch"])

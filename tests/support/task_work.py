@@ -55,7 +55,7 @@ def work_of(
     )
     executor = Executor(DryStore(), NoBudget(), dry=True)
     if store is not None:
-        limits = Limits(patience_s=2.0, prefix_objects=slices)
+        limits = Limits(failure_threshold_s=2.0, prefix_objects=slices)
         executor = Executor(store, NoBudget(), limits, clock=Clock(), jitter=lambda: 0.0)
     settler = Settler(_CODEC, "", TOPIC_ID, given.deferred_topic_id, (0.0,), NOW)
     return Work(given, _CODEC, issuer, executor, settler, rules or Rules(), NOW)
@@ -92,7 +92,7 @@ def written(
     retried: bool = False,
     **work: Any,
 ) -> list[Any]:
-    """What is written back of an intent, at `FIRST`, or of a copy, from the waiting room."""
+    """What is written back of an intent, at `FIRST`, or of a copy, from the delay queue."""
     if isinstance(given, events.DeferredIntent):
         waited: dict[str, Any] = {"topic": records.DEFERRED, "deferred_topic_id": DEFERRED_ID}
         task = work_of(issuer or Issuer(), store, **waited, **work)

@@ -1,4 +1,4 @@
-"""Settings of topics, changed so that whoever asks next is told of it."""
+"""Settings of topics, changed so that whoever asks next is reported of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def configure(settings: Settings, topic: str, name: str, value: str) -> None:
     full = settings.topic(topic)
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, full, incremental_configs=[entry])
-    admin = AdminClient(settings.kafka())  # one that is gone would give up what it was told
+    admin = AdminClient(settings.kafka())  # one that is gone would give up what it was reported
     admin.incremental_alter_configs([resource])[resource].result(20)
     cluster = Cluster(settings)
     until(lambda: cluster.topics([full])[full].found.config[name] == value)

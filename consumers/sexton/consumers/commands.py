@@ -13,11 +13,11 @@ from sexton.consumers.output import Format, coloured, decode, record_json, recor
 from sexton.consumers.status import Status, count_all, look_up
 from sexton.consumers.topics import Start, read
 from sexton.schemas.errors import SextonError
-from sexton.schemas.events import OutcomeWord
+from sexton.schemas.events import OutcomeKind
 from sexton.schemas.forms import to_json
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import load
-from sexton.schemas.words import printable
+from sexton.schemas.text import printable
 
 __all__ = ["EXAMPLES", "intents_app", "status", "tail"]
 
@@ -39,7 +39,7 @@ Examples:
 """
 
 
-_GONE = frozenset({OutcomeWord.DELETED.value, OutcomeWord.ABSENT.value})
+_GONE = frozenset({OutcomeKind.DELETED.value, OutcomeKind.ABSENT.value})
 _NAMED = 20  # keys that the text names; JSON has all
 _UNKNOWN_HINT = "is the id right? `sexton tail intents --until-end` shows the intents that are there"
 
@@ -61,12 +61,13 @@ def status(
     format: Annotated[Format, typer.Option(help="how to print")] = Format.TEXT,
     timeout: Annotated[float, typer.Option(min=0.1, help="seconds without an answer from Kafka")] = 30.0,
 ) -> None:
-    """Tell whether an intent is pending, or its outcome folded from all records about it.
+    """Return whether an intent is pending, or its outcome folded from all records about it.
 
-    The text counts the keys by their word and names those that are not gone, 20 at most; JSON has every key.
-    Records are folded per key by precedence, never by arrival: deleted = absent > changed > refused > stale >
-    cancelled > dead-lettered. A replay of a dead letter is an intent of its own, told with the first one.
-    Without ID every intent is counted: submitted = final + pending. Exit 1 if no record names the intent.
+    The text counts the keys by their outcome and names those that are not gone, 20 at most; JSON has every
+    key. Records are folded per key by precedence, never by arrival: deleted = absent > changed > refused >
+    stale > cancelled > dead-lettered. A replay of a dead letter is an intent of its own, told with the first
+    one. Without ID every intent is counted: submitted = final + pending. Exit 1 if no record names the
+    intent.
     """
     if intent_id is None:
         counts = count_all(load(), timeout)
@@ -90,7 +91,7 @@ def tail(
 ) -> None:
     """Print the decoded records of a topic, one a line: position, time, key, and what each says.
 
-    A record that cannot be decoded is shown raw, in hex. Without --until-end it goes on until Ctrl-C.
+    A record that cannot be decoded is shown raw, in hex. Without --until-end it continues until Ctrl-C.
     """
     settings = load()
     codec = open_codec(settings)
@@ -108,7 +109,7 @@ def _status_json(found: Status) -> dict[str, Any]:
         "intent_id": found.intent_id,
         "state": folded.state,
         "final": folded.final,
-        "keys": {key: word.value for key, word in folded.keys.items()},
+        "keys": {key: kind.value for key, kind in folded.keys.items()},
         "rest": folded.rest,
         "pending_keys": list(folded.pending),
         "positions": found.positions,
@@ -122,7 +123,7 @@ def _status_json(found: Status) -> dict[str, Any]:
 def _counts_json(counts: Counts) -> dict[str, Any]:
     return {
         "submitted": counts.submitted,
-        "final": {word.value: number for word, number in counts.final.items()},
+        "final": {kind.value: number for kind, number in counts.final.items()},
         "settled": counts.settled,
         "pending": counts.pending,
         "unmatched": counts.unmatched,
@@ -132,7 +133,7 @@ def _counts_json(counts: Counts) -> dict[str, Any]:
 
 def _counts_text(counts: Counts) -> str:
     lines = [f"submitted        {counts.submitted}"]
-    lines += [f"  {coloured(word.value, 15)}{number}" for word, number in counts.final.items()]
+    lines += [f"  {coloured(kind.value, 15)}{number}" for kind, number in counts.final.items()]
     lines.append(f"  {coloured(PENDING, 15)}{counts.pending}")
     if counts.unmatched:
         lines.append(f"outcomes of intents that are no longer there: {counts.unmatched}")
@@ -161,17 +162,17 @@ def _status_text(found: Status) -> str:
 
 
 def _key_lines(folded: Folded) -> list[str]:
-    """Return how many keys have each word, then those that are not gone, some of them by name."""
-    words = {key: word.value for key, word in folded.keys.items()} | dict.fromkeys(folded.pending, PENDING)
+    """Return how many keys have each outcome, then those that are not gone, some of them by name."""
+    words = {key: kind.value for key, kind in folded.keys.items()} | dict.fromkeys(folded.pending, PENDING)
     counts = Counter(words.values())
-    told = [f"{number} {coloured(word)}" for word, number in sorted(counts.items())]
+    message = [f"{number} {coloured(kind)}" for kind, number in sorted(counts.items())]
     if folded.rest is not None:
-        told.append(f"all {'others' if words else 'of them'} {coloured(folded.rest.value)}")
-    # While no key has a word, that it has none is told by the number alone.
+        message.append(f"all {'others' if words else 'of them'} {coloured(folded.rest.value)}")
+    # While no key has an outcome, that it has none is reported by the number alone.
     fine = {*_GONE, PENDING} if len(counts) == 1 else _GONE
-    left = [(word, key) for key, word in sorted(words.items()) if word not in fine]
-    lines = [f"  keys      {', '.join(told)}"] if told else []
-    lines += [f"    {coloured(word, 14)} {printable(key)}" for word, key in left[:_NAMED]]
+    left = [(kind, key) for key, kind in sorted(words.items()) if kind not in fine]
+    lines = [f"  keys      {', '.join(message)}"] if message else []
+    lines += [f"    {coloured(kind, 14)} {printable(key)}" for kind, key in left[:_NAMED]]
     if len(left) > _NAMED:
         lines.append(f"    and {len(left) - _NAMED} more that are not gone: --format json has every key")
     return lines

@@ -40,7 +40,7 @@ class Letter:
 
     `value` is the intent's own bytes, `first` where they first stood, also when the letter is about a record
     of the `deferred` topic; `first` is None when that record cannot be read. `intent` is what the bytes say,
-    else `trouble` tells why they say nothing.
+    else `trouble` says why they say nothing.
     """
 
     place: Place
@@ -71,7 +71,7 @@ class Letter:
 
     @property
     def keys(self) -> int | None:
-        """Return how many keys failed; None where nobody can tell."""
+        """Return how many keys failed; None where nobody knows."""
         if self.event.keys:
             return len(self.event.keys)
         return None if self.intent is None else key_count(self.intent)
@@ -97,7 +97,7 @@ class Filters:
         return bool(self.reasons or self.tenants or self.buckets or self.since or self.until)
 
     def take(self, letter: Letter) -> bool:
-        """Tell whether a letter is meant; it died at `since` or later, and before `until`."""
+        """Return whether a letter is meant; it died at `since` or later, and before `until`."""
         died = letter.event.dead_at
         return (
             (not self.reasons or letter.event.reason in self.reasons)

@@ -33,7 +33,7 @@ from sexton.schemas.events import DeletionIntent
 from sexton.schemas.forms import from_json
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import load
-from sexton.schemas.words import counted, printable
+from sexton.schemas.text import counted, printable
 
 __all__ = ["app", "list_", "replay", "show"]
 
@@ -173,8 +173,8 @@ def _carry_out(steps: Sequence[Step], *, yes: bool, format: Format, timeout: flo
     skipped = sum(step.way is Way.SKIPPED for step in steps)
     impossible = sum(step.way is Way.IMPOSSIBLE for step in steps)
     done = "replayed" if yes else "to replay"
-    told = f"{done}: {len(writing)}, replayed before: {skipped}, impossible: {impossible}"
-    print(told if yes else f"{told}; nothing is written without --yes", file=sys.stderr)
+    message = f"{done}: {len(writing)}, replayed before: {skipped}, impossible: {impossible}"
+    print(message if yes else f"{message}; nothing is written without --yes", file=sys.stderr)
     if yes and impossible:
         raise NotAllReplayed(f"dead letters that cannot be replayed: {impossible}")
 

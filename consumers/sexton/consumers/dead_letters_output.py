@@ -13,7 +13,7 @@ from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import UndecodableRecord
 from sexton.schemas.forms import to_json
-from sexton.schemas.words import counted, printable
+from sexton.schemas.text import counted, printable
 
 __all__ = [
     "heading",
@@ -65,7 +65,7 @@ def _columns(
 
 
 def letter_json(letter: Letter) -> dict[str, Any]:
-    """Return what `list` tells of a letter."""
+    """Return what `list` says of a letter."""
     event = letter.event
     return {
         "place": str(letter.place),

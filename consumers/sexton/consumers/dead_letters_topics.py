@@ -23,9 +23,9 @@ __all__ = ["REPLAY", "NotReplayed", "gather", "read_letters", "write"]
 
 REPLAY = "replay"  # the reason of a deferred copy that was written here
 _MESSAGE_BYTES = 2 * 1024 * 1024  # what the deferred topic takes
-_TIER = 0  # the shortest wait
+_LEVEL = 0  # the shortest wait
 _Encoded = tuple[str, int | None, bytes | None, bytes, list[tuple[str, "str | bytes | None"]]]
-_Told = Callable[[KafkaError | None, Message], None]
+_Delivered = Callable[[KafkaError | None, Message], None]
 _SLICE_S = 0.2  # longest single wait inside the C library, so that Ctrl-C is heard
 
 
@@ -107,7 +107,7 @@ class _Search:
         self._linked(intent)
 
     def deferred(self, record: Raw) -> None:
-        """Take in a record of the deferred topic, which is believed: only Sexton writes it."""
+        """Take in a record of the deferred topic, which is accepted: only Sexton writes it."""
         self._proves(record)
         try:
             waiting = self.codec.decode(record.value, events.DeferredIntent)
@@ -154,14 +154,14 @@ def write(settings: Settings, steps: Sequence[Step], timeout: float) -> list[str
     producer, deadline = _producer(settings, timeout), time.monotonic() + timeout + 1.0
     for number, record in enumerate(encoded):
 
-        def told(error: KafkaError | None, message: Message, number: int = number) -> None:
+        def delivered(error: KafkaError | None, message: Message, number: int = number) -> None:
             if error is None:
                 landed[number] = f"{message.topic()} {message.partition()}/{message.offset()}"
             else:
                 refused.append(error)
 
         try:
-            _produce(producer, record, told, deadline)
+            _produce(producer, record, delivered, deadline)
         except KafkaException as error:
             place = steps[number].letter.place
             raise NotReplayed(f"kafka refuses the replay of dead letter {place}: {error}") from error
@@ -175,12 +175,12 @@ def write(settings: Settings, steps: Sequence[Step], timeout: float) -> list[str
     return [landed[number] for number in range(len(steps))]
 
 
-def _produce(producer: Producer, record: _Encoded, told: _Told, deadline: float) -> None:
+def _produce(producer: Producer, record: _Encoded, delivered: _Delivered, deadline: float) -> None:
     topic, partition, key, value, headers = record
     extra: dict[str, Any] = {} if partition is None else {"partition": partition}
     while True:
         try:
-            producer.produce(topic, value, key, headers=headers, on_delivery=told, **extra)
+            producer.produce(topic, value, key, headers=headers, on_delivery=delivered, **extra)
             return
         except BufferError as error:
             if time.monotonic() > deadline:
@@ -190,16 +190,16 @@ def _produce(producer: Producer, record: _Encoded, told: _Told, deadline: float)
 
 def _encode(codec: Codec, settings: Settings, step: Step) -> _Encoded:
     intents = settings.topic(records.INTENTS)
-    told: list[tuple[str, str | bytes | None]] = []
+    delivered: list[tuple[str, str | bytes | None]] = []
     if step.first is None:
         assert step.intent is not None
-        told += records.headers(step.intent)
-        return intents, None, records.key(step.intent), codec.encode(step.intent, intents), told
+        delivered += records.headers(step.intent)
+        return intents, None, records.key(step.intent), codec.encode(step.intent, intents), delivered
     deferred, topic = _copy(codec, intents, step), settings.topic(records.DEFERRED)
-    told += records.headers(deferred)
+    delivered += records.headers(deferred)
     if step.intent is not None:
-        told += [each for each in records.headers(step.intent) if each[0] != "sexton-type"]
-    return topic, _TIER, records.key(deferred), codec.encode(deferred, topic), told
+        delivered += [each for each in records.headers(step.intent) if each[0] != "sexton-type"]
+    return topic, _LEVEL, records.key(deferred), codec.encode(deferred, topic), delivered
 
 
 def _copy(codec: Codec, intents: str, step: Step) -> events.DeferredIntent:

@@ -5,8 +5,8 @@ They are folded per key by precedence, never by arrival:
 
     deleted = absent > changed > refused > stale > cancelled > dead-lettered
 
-`deleted` and `absent` are equal for comparison; where both were said, `deleted` is shown. The word for the
-intent is that of its worst key; while a key has no word the intent is pending.
+`deleted` and `absent` are equal for comparison; where both were said, `deleted` is shown. The outcome for the
+intent is that of its worst key; while a key has no outcome the intent is pending.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sexton.schemas.events import DeadLetter, DeleteObjects, DeletionIntent, Outcome, OutcomeWord, Position
+from sexton.schemas.events import DeadLetter, DeleteObjects, DeletionIntent, Outcome, OutcomeKind, Position
 
 __all__ = ["PENDING", "PRECEDENCE", "Counts", "Folded", "better", "count", "fold"]
 
 PENDING = "pending"
-PRECEDENCE: Mapping[OutcomeWord, int] = {
-    OutcomeWord.DELETED: 6,
-    OutcomeWord.ABSENT: 6,
-    OutcomeWord.CHANGED: 5,
-    OutcomeWord.REFUSED: 4,
-    OutcomeWord.STALE: 3,
-    OutcomeWord.CANCELLED: 2,
-    OutcomeWord.DEAD_LETTERED: 1,
+PRECEDENCE: Mapping[OutcomeKind, int] = {
+    OutcomeKind.DELETED: 6,
+    OutcomeKind.ABSENT: 6,
+    OutcomeKind.CHANGED: 5,
+    OutcomeKind.REFUSED: 4,
+    OutcomeKind.STALE: 3,
+    OutcomeKind.CANCELLED: 2,
+    OutcomeKind.DEAD_LETTERED: 1,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The folded word on an intent: `state` is an outcome word or `pending`.
+    """The folded outcome on an intent: `state` is an outcome or `pending`.
 
-    `keys` has each key whose word is known by name, `rest` the word on those that no record names, `pending`
-    the intent's keys without a word. `records` is how many records were folded.
+    `keys` has each key whose outcome is known by name, `rest` the outcome on those that no record names,
+    `pending` the intent's keys without an outcome. `records` is how many records were folded.
     """
 
     intent_id: str
     state: str
-    keys: Mapping[str, OutcomeWord]
-    rest: OutcomeWord | None
+    keys: Mapping[str, OutcomeKind]
+    rest: OutcomeKind | None
     pending: tuple[str, ...]
     records: int
 
     @property
     def final(self) -> bool:
-        """Tell whether the intent has its final outcome."""
+        """Return whether the intent has its final outcome."""
         return self.state != PENDING
 
 
@@ -62,7 +62,7 @@ class Counts:
     """
 
     submitted: int
-    final: Mapping[OutcomeWord, int]
+    final: Mapping[OutcomeKind, int]
     pending: int
     unmatched: int
     undecodable: int
@@ -73,8 +73,8 @@ class Counts:
         return sum(self.final.values())
 
 
-def better(one: OutcomeWord | None, other: OutcomeWord | None) -> OutcomeWord | None:
-    """Return the word that holds for a key when two records disagree; None is no word at all."""
+def better(one: OutcomeKind | None, other: OutcomeKind | None) -> OutcomeKind | None:
+    """Return the outcome that holds for a key when two records disagree; None is no outcome at all."""
     return max((one, other), key=_rank)
 
 
@@ -86,7 +86,7 @@ def fold(intent_id: str, intent: DeletionIntent | None, said: Iterable[Outcome |
     names.update(listed)
     words = {key: _best(named.get(key, rest) for named, rest in views) for key in names}
     rest = None if listed else _best(rest for _, rest in views)
-    known = {key: word for key, word in words.items() if word is not None}
+    known = {key: kind for key, kind in words.items() if kind is not None}
     pending = tuple(key for key in listed if words[key] is None)
     everything = [*known.values(), *([rest] if rest is not None else [])]
     state = PENDING if pending or not everything else min(everything, key=_rank).value
@@ -108,31 +108,31 @@ def count(intents: Iterable[DeletionIntent], said: Iterable[Outcome | DeadLetter
     states = Counter(fold(i, intent, records.get(i, ())).state for i, intent in by_id.items())
     return Counts(
         submitted=len(by_id),
-        final={word: states[word.value] for word in OutcomeWord if states[word.value]},
+        final={kind: states[kind.value] for kind in OutcomeKind if states[kind.value]},
         pending=states[PENDING],
         unmatched=sum(i not in by_id for i in records),
         undecodable=len(undecodable),
     )
 
 
-def _view(record: Outcome | DeadLetter) -> tuple[Mapping[str, OutcomeWord], OutcomeWord | None]:
-    """Return the keys that a record names, each with its word, and its word on all others."""
+def _view(record: Outcome | DeadLetter) -> tuple[Mapping[str, OutcomeKind], OutcomeKind | None]:
+    """Return the keys that a record names, each with its outcome, and its outcome on all others."""
     if isinstance(record, DeadLetter):
-        dead = OutcomeWord.DEAD_LETTERED
+        dead = OutcomeKind.DEAD_LETTERED
         return dict.fromkeys(record.keys, dead), None if record.keys else dead
     named = {each.key: each.outcome for each in record.exceptions}
     return named, _rest(record, Counter(named.values()))
 
 
-def _rest(outcome: Outcome, named: Mapping[OutcomeWord, int]) -> OutcomeWord | None:
-    """Return the word on the keys that an outcome does not name.
+def _rest(outcome: Outcome, named: Mapping[OutcomeKind, int]) -> OutcomeKind | None:
+    """Return the outcome on the keys that an outcome does not name.
 
-    Its counts less the named keys leave one word. Should they leave several, the worst of them is believed:
-    nothing is shown as deleted that may not be.
+    Its counts less the named keys leave one outcome. Should they leave several, the worst of them is
+    accepted: nothing is shown as deleted that may not be.
     """
     if not outcome.counts:
         return outcome.outcome
-    left = [word for word in OutcomeWord if outcome.counts.get(word.value, 0) > named.get(word, 0)]
+    left = [kind for kind in OutcomeKind if outcome.counts.get(kind.value, 0) > named.get(kind, 0)]
     return min(left, key=_rank) if left else None
 
 
@@ -142,9 +142,9 @@ def _keys_of(intent: DeletionIntent | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for phase in intent.action.phases for key in phase))
 
 
-def _best(words: Iterable[OutcomeWord | None]) -> OutcomeWord | None:
+def _best(words: Iterable[OutcomeKind | None]) -> OutcomeKind | None:
     return max(words, key=_rank, default=None)
 
 
-def _rank(word: OutcomeWord | None) -> tuple[int, bool]:
-    return (0, False) if word is None else (PRECEDENCE[word], word is OutcomeWord.DELETED)
+def _rank(kind: OutcomeKind | None) -> tuple[int, bool]:
+    return (0, False) if kind is None else (PRECEDENCE[kind], kind is OutcomeKind.DELETED)

@@ -15,7 +15,7 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.errors import UndecodableRecord
 from sexton.schemas.forms import to_json
 from sexton.schemas.snapshot_records import SnapshotChunk, SnapshotManifest
-from sexton.schemas.words import printable
+from sexton.schemas.text import printable
 
 __all__ = ["Format", "coloured", "decode", "record_json", "record_text", "summary"]
 
@@ -92,27 +92,27 @@ def record_text(record: Raw, event: events.Event | UndecodableRecord) -> str:
 def summary(event: events.Event) -> str:
     """Return what an event says, in a few words that a terminal can take."""
     if isinstance(event, events.Outcome):
-        said = [f"{word}={number}" for word, number in sorted(event.counts.items())]
+        said = [f"{kind}={number}" for kind, number in sorted(event.counts.items())]
         said.append(f"verdict {event.verdict.result.value} ({event.verdict.reason})")
         return f"{printable(event.intent_id)} {coloured(event.outcome.value)} {printable(' '.join(said))}"
     return printable(_in_words(event))
 
 
-def coloured(word: str, width: int = 0) -> str:
-    """Return an outcome word, padded, in its colour if stdout is a terminal and NO_COLOR is not set."""
-    padded = f"{word:<{width}}"
-    if os.environ.get("NO_COLOR") or not sys.stdout.isatty() or word not in _CODES:
+def coloured(kind: str, width: int = 0) -> str:
+    """Return an outcome, padded, in its colour if stdout is a terminal and NO_COLOR is not set."""
+    padded = f"{kind:<{width}}"
+    if os.environ.get("NO_COLOR") or not sys.stdout.isatty() or kind not in _CODES:
         return padded
-    return f"\033[{_CODES[word]}m{padded}\033[0m"
+    return f"\033[{_CODES[kind]}m{padded}\033[0m"
 
 
 def _in_words(event: events.Event) -> str:
     match event:
         case events.DeletionIntent():
-            told = f"{event.intent_id} {_action(event.action)} {_guards(event.guards)}"
+            message = f"{event.intent_id} {_action(event.action)} {_guards(event.guards)}"
             if (of := event.replay_of) is None:
-                return told
-            return f"{told}, replays {of.intent_id or f'{of.topic} {of.partition}/{of.offset}'}"
+                return message
+            return f"{message}, replays {of.intent_id or f'{of.topic} {of.partition}/{of.offset}'}"
         case events.DeadLetter():
             place = f"{event.topic} {event.position.partition}/{event.position.offset}"
             return f"{event.intent_id or '-'} from {place} {event.reason}: {event.detail}"

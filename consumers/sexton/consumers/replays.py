@@ -3,7 +3,7 @@
 A replay is a new intent, for the keys that failed, with a link to the record that became a dead letter.
 Unchanged content (the same guards and action, or fewer keys of it) keeps the position at which it first
 stood; mended content does not, and is judged where it is written. A position is what an old generation's
-rights hang on, so a dead letter's word for it is not enough: the bytes must still stand there.
+rights hang on, so a dead letter's claim is not enough: the bytes must still stand there.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class Step:
 
     @property
     def writes(self) -> bool:
-        """Tell whether anything would be written."""
+        """Return whether anything would be written."""
         return self.way in (Way.UNCHANGED, Way.RAW, Way.MENDED)
 
     @property
     def keys(self) -> int | None:
-        """Return how many keys would be named again; None where nobody can tell."""
+        """Return how many keys would be named again; None where nobody knows."""
         return key_count(self.intent) if self.intent else self.letter.keys
 
 
@@ -104,7 +104,7 @@ def plan(
 ) -> list[Step]:
     """Return what a replay of these letters comes to, one step for each record that became dead letters.
 
-    A micro-batch that was worked off twice has written its dead letters twice: they are one step, for every
+    A micro-batch that was processed twice has written its dead letters twice: they are one step, for every
     key that any of them names. Without `again` a record that was replayed already is skipped.
     """
     groups: dict[tuple[events.ReplayOf, bytes | None], list[Letter]] = {}

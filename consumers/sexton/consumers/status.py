@@ -32,11 +32,11 @@ class Status:
 
     @property
     def known(self) -> bool:
-        """Tell whether any record names the intent."""
+        """Return whether any record names the intent."""
         return self.intent is not None or bool(self.said)
 
     def folded(self) -> Folded:
-        """Return the folded word on it."""
+        """Return the folded outcome on it."""
         return fold(self.intent_id, self.intent, self.said)
 
 

@@ -86,7 +86,7 @@ def read(
 ) -> Iterator[Raw]:
     """Yield the records of a topic, in order within each partition.
 
-    With `until_end` the end is the one at the time of the call, else it goes on for ever. `committed` hides
+    With `until_end` the end is the one at the time of the call, else it continues for ever. `committed` hides
     records of open and aborted transactions. `timeout` bounds, in seconds, the first contact and the time
     without any progress before the end. Raises TopicMissing, KafkaUnavailable.
     """
@@ -98,7 +98,7 @@ def read(
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "isolation.level": "read_committed" if committed else "read_uncommitted",
-            # The end is told by an empty fetch, for which the broker waits half a second by default.
+            # The end is reported by an empty fetch, for which the broker waits half a second by default.
             "fetch.wait.max.ms": 10 if until_end else 500,
             "error_cb": lambda error: None,  # told by the timeout, as a typed error
             "log_level": 0,

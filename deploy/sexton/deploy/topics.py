@@ -64,7 +64,7 @@ def create_installation(
     """Create the missing topics, then write Genesis into a log that is still empty; return what was created.
 
     Raises what `create_topics` raises, and what the issuer's `write_genesis` raises for a log that
-    is not empty and not its own: before anything is created, if that can be told by then.
+    is not empty and not its own: before anything is created, if that can be reported by then.
     """
     from sexton.deploy.origin import refuse_other_origin
     from sexton.issuer.genesis import write_genesis

@@ -10,7 +10,7 @@ import typer
 from sexton.deploy import topics
 from sexton.deploy.output import Format, say, show_json, show_table
 from sexton.schemas import settings
-from sexton.schemas.words import counted
+from sexton.schemas.text import counted
 
 __all__ = ["app"]
 
@@ -40,7 +40,7 @@ def create(
     """Create the topics that are missing, and the log's first event; print the names of the new ones.
 
     Nothing is created beside a log that belongs to other topics or another cluster: exit 75.
-    Topics that exist are not changed: `sexton topics check` tells what is wrong with them.
+    Topics that exist are not changed: `sexton topics check` says what is wrong with them.
     """
     created = topics.create_installation(settings.load(), replication_factor, partitions)
     for name in created:

@@ -1,4 +1,4 @@
-"""Running one noun's command: wrong usage is told in the form of every other error, in plain words."""
+"""Running one noun's command: wrong usage is reported in the form of every other error, in plain words."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def _wrong_usage(refused: Any, name: str) -> UsageError:
     errors = getattr(refused.__cause__, "errors", None)
     if errors is not None:  # of the library that reads values: its words are about types
         refused.message = in_words(errors()[0], secret=False)
-    told = str(refused.format_message()).strip().rstrip(".")
-    return UsageError(told[:1].lower() + told[1:], hint=f"`{path} --help` tells how it is called")
+    found_text = str(refused.format_message()).strip().rstrip(".")
+    return UsageError(found_text[:1].lower() + found_text[1:], hint=f"`{path} --help` says how it is called")

@@ -97,7 +97,7 @@ class Gathered:
         until: int | None,
         node_until: int | None,
     ) -> None:
-        """Take in a subject's windows; of one that is None `until` tells where it ended at the latest."""
+        """Take in a subject's windows; of one that is None `until` says where it ended at the latest."""
         if subject.node is None and subject.node_generation is None:
             self.windows[subject] = attachment
             ended = until if attachment is None else None

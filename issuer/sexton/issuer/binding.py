@@ -31,9 +31,9 @@ def check_binding(
     _require(same)
 
 
-def after(believed: int | None) -> int | None:
+def after(expected: int | None) -> int | None:
     """Return the number that a call leads to whose caller believes in the one before; 0 stands for none."""
-    return None if believed is None else believed + 1
+    return None if expected is None else expected + 1
 
 
 def check_number(node: Node, asked: int | None) -> None:

@@ -118,9 +118,9 @@ class IssuerClient:
     ) -> Attachment:
         """Give a node a tenant under a new generation.
 
-        `generation`, when given, is the one that the caller believes newest: refused if it is not. With a
-        `registration` a tenant that is new takes the first form. May raise RequestRefused: `tenant-dropped`,
-        `generation-not-newest`, `request-id-conflict`, `stale-node`: the node must stop.
+        `generation`, when given, is the one that the caller expects to be the newest: refused if it is not.
+        With a `registration` a tenant that is new takes the first form. May raise RequestRefused:
+        `tenant-dropped`, `generation-not-newest`, `request-id-conflict`, `stale-node`: the node must stop.
         """
         body = {"node": node, "tenant": tenant, "generation": generation, **registered(registration)}
         answer = self._issue("/v1/attach", body, request_id, deadline)
@@ -286,7 +286,7 @@ class IssuerClient:
         return NodeState(answer["log_offset"], name, answer["number"], answer["node_generation"], history)
 
     def ready(self) -> bool:
-        """Tell whether the issuer answers calls now."""
+        """Return whether the issuer answers calls now."""
         try:
             self._call("GET", "/readyz", None, self._end(None))
         except (IssuerUnavailable, RequestRefused):
@@ -312,7 +312,7 @@ class IssuerClient:
         while True:
             identity = {"request_id": request_id or new_id(), "caller": self._caller}
             try:
-                return self._insist(path, {**body, **identity}, end)
+                return self._retry(path, {**body, **identity}, end)
             except RequestRefused as refusal:
                 # An id that was made here is nobody's: what it may have led to costs a number at most.
                 is_ours = request_id is None and refusal.type in _ID_IS_OVER
@@ -322,7 +322,7 @@ class IssuerClient:
                     new_id = request_ids.timeless_id
             time.sleep(_FIRST_WAIT_S)
 
-    def _insist(self, path: str, body: Any, end: float) -> dict[str, Any]:
+    def _retry(self, path: str, body: Any, end: float) -> dict[str, Any]:
         """Ask until there is an answer or no time is left: with one request id that cannot count twice."""
         wait_s = _FIRST_WAIT_S
         while True:
@@ -351,8 +351,8 @@ class IssuerClient:
         try:
             response = self._http().request(method, self._url + path, json=body, timeout=left)
         except (httpx.TransportError, httpx.InvalidURL) as error:
-            told = f"the issuer does not answer: {self._url}: {error or type(error).__name__}"
-            return Unanswered(told, _AWAY_HINT, isinstance(error, httpx.RemoteProtocolError))
+            message = f"the issuer does not answer: {self._url}: {error or type(error).__name__}"
+            return Unanswered(message, _AWAY_HINT, isinstance(error, httpx.RemoteProtocolError))
         return answer_of(response)
 
     def _http(self) -> httpx.Client:

@@ -20,7 +20,7 @@ from sexton.issuer.migration_commands import IMPORT, SCAN, import_, scan_
 from sexton.issuer.snapshot_commands import SNAPSHOT, TRUNCATE, snapshot, truncate
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings, RequestRefused, SextonError
 from sexton.schemas.settings import Settings, load
-from sexton.schemas.words import counted
+from sexton.schemas.text import counted
 
 if TYPE_CHECKING:
     from sexton.issuer.answers import TenantState
@@ -97,7 +97,7 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
     from sexton.schemas.cluster import reach
 
     _check_tls(settings)
-    # Soon, and by name: what the service asks for first would only be told as late, half a minute later.
+    # Soon, and by name: what the service asks for first would only be reported as late, half a minute later.
     service = Service(reach(settings))
     try:
         config = uvicorn.Config(

@@ -19,7 +19,7 @@ __all__ = [
     "Granted",
     "Part",
     "check_alive",
-    "check_believed",
+    "check_expected",
     "check_fence",
     "check_import",
     "check_node",
@@ -54,7 +54,7 @@ class Call:
     operation: events.IssueOperation
     node: str
     tenants: tuple[str, ...] | None
-    believed: int | None = None
+    expected: int | None = None
     form: GenerationForm | None = None
     node_generation: int | None = None
 
@@ -78,7 +78,7 @@ def next_step(state: State, call: Call) -> Granted | Part:
     wanted = call.tenants if call.tenants is not None else state.held_by(call.node)
     if known is not None:
         binding = Request(call.caller, call.operation.value, call.node, known.parts)
-        check_binding(known, binding, call.tenants, after(call.believed))
+        check_binding(known, binding, call.tenants, after(call.expected))
         if known.complete:
             return Granted(call.request_id, max(known.offsets.values()), _given(state, known))
         _check_not_overtaken(state, known)
@@ -89,7 +89,7 @@ def next_step(state: State, call: Call) -> Granted | Part:
     granted = known.granted if known else {}
     left = [tenant for tenant in wanted if tenant not in granted]
     for tenant in left:
-        _check_issuable(state, tenant, call.believed)
+        _check_issuable(state, tenant, call.expected)
     count = known.parts if known else -(-len(left) // GRANTS_PER_EVENT)
     missing = [part for part in range(count) if known is None or part not in known.offsets]
     return Part(left[: -(-len(left) // len(missing))], missing[0], count, node_generation)
@@ -116,7 +116,7 @@ def _superseded(state: State, tenant: str, generation: int, below: int) -> bool:
 
 
 def _check_not_overtaken(state: State, known: Request) -> None:
-    """Refuse to go on with a re-attach where a later one of the same node was carried out whole.
+    """Refuse to continue with a re-attach where a later one of the same node was carried out whole.
 
     Only then: each refusal means that another call has its answer, so that no two keep each other from one.
     """
@@ -206,7 +206,7 @@ def check_node(state: State, node: str, node_generation: int | None) -> int:
     return found.newest
 
 
-def registration(state: State, node: str, number: int | None, believed: int | None) -> events.ImportedNode:
+def registration(state: State, node: str, number: int | None, expected: int | None) -> events.ImportedNode:
     """Return the number and the next generation of a node that registers.
 
     A node that gives no number when it registers first takes the lowest that is free. Raises RequestRefused:
@@ -214,7 +214,7 @@ def registration(state: State, node: str, number: int | None, believed: int | No
     """
     found = state.node(node)
     newest = found.newest if found else None
-    check_believed(node, believed, newest)
+    check_expected(node, expected, newest)
     if found is not None:
         if number not in (None, found.number):
             raise RequestRefused("node-number-fixed", f"the number of {node} is {found.number}, not {number}")
@@ -228,11 +228,11 @@ def registration(state: State, node: str, number: int | None, believed: int | No
     return events.ImportedNode(node, number, 1 if newest is None else newest + 1)
 
 
-def check_fence(state: State, tenant: str, believed: int | None) -> None:
+def check_fence(state: State, tenant: str, expected: int | None) -> None:
     """Raise RequestRefused when a tenant cannot be fenced."""
     if not state.known(tenant):
         raise RequestRefused("unknown-tenant", f"the log does not know the tenant: {tenant}", status=404)
-    _check_issuable(state, tenant, believed)
+    _check_issuable(state, tenant, expected)
 
 
 def check_import(
@@ -267,25 +267,25 @@ def check_alive(state: State, tenant: str) -> None:
         raise RequestRefused("tenant-dropped", f"the tenant was dropped: {tenant}", status=410)
 
 
-def _check_issuable(state: State, tenant: str, believed: int | None) -> None:
+def _check_issuable(state: State, tenant: str, expected: int | None) -> None:
     check_alive(state, tenant)
     found, newest = state.tenant(tenant), state.newest(tenant)
     if found is not None and newest == found.largest:
         raise RequestRefused("generations-exhausted", f"the tenant has used every generation: {tenant}")
-    check_believed(tenant, believed, newest)
+    check_expected(tenant, expected, newest)
 
 
-def check_believed(tenant: str, believed: int | None, newest: int | None) -> None:
+def check_expected(tenant: str, expected: int | None, newest: int | None) -> None:
     """Raise RequestRefused when the caller believes another generation to be the newest (I-12)."""
-    if believed is not None and believed != (newest or 0):
+    if expected is not None and expected != (newest or 0):
         raise RequestRefused(
             "generation-not-newest",
-            f"the newest generation of {tenant} is {'none' if newest is None else newest}, not {believed}",
+            f"the newest generation of {tenant} is {'none' if newest is None else newest}, not {expected}",
         )
 
 
 def held(
-    state: State, node: str, tenant: str, believed: int | None, node_generation: int | None = None
+    state: State, node: str, tenant: str, expected: int | None, node_generation: int | None = None
 ) -> int:
     """Return the newest generation of a tenant that this node holds.
 
@@ -297,5 +297,5 @@ def held(
     found = state.tenant(tenant)
     if found is None or found.holder != node or found.newest is None:
         raise RequestRefused("not-held", f"{node} does not hold the tenant: {tenant}")
-    check_believed(tenant, believed, found.newest)
+    check_expected(tenant, expected, found.newest)
     return found.newest

@@ -3,7 +3,7 @@
 Windows: the window of a superseded generation goes once it ends, in every partition, at or below the oldest
 unsettled position that a valid Barrier carried. Every intent below that position has had its final outcome;
 an intent at or above it stands outside the window, so its verdict is `never` with the window and without.
-Of such a generation the state still tells that it was superseded, and an offset at or below which that was:
+Of such a generation the state still says that it was superseded, and an offset at or below which that was:
 where the oldest window that is kept begins.
 
 Request ids: of the ids that carry a time the newest are kept, up to `KEPT_REQUESTS` of them and `KEPT_GRANTS`
@@ -70,7 +70,7 @@ class Cuts:
                 owner.forget_oldest()
 
     def below_floor(self, until: Sequence[int]) -> bool:
-        """Tell whether a window that ends there lies below the floor in every partition."""
+        """Return whether a window that ends there lies below the floor in every partition."""
         return all(end <= _at(self.floor, i) for i, end in enumerate(until))
 
 
@@ -96,7 +96,7 @@ class RequestIds(Generic[_Bound]):
         return self._bound.get(request_id)
 
     def expired(self, request_id: str) -> bool:
-        """Tell whether an id is unknown and may be one that was forgotten."""
+        """Return whether an id is unknown and may be one that was forgotten."""
         if self.mark < 0 or request_id in self._bound:
             return False
         instant = instant_of(request_id)

@@ -43,7 +43,7 @@ class Journal:
         return self._ends.get(deadline)
 
     def append(self, event: RequestEvent, part: int, deadline: Deadline) -> bool:
-        """Append, read back, and tell whether this very event is the valid one of its request and part."""
+        """Append, read back, and say whether this very event is the valid one of its request and part."""
         offset = self.write(event, deadline)
         with self.reader.state() as state:
             request = state.request(event.request_id)

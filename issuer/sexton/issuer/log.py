@@ -1,7 +1,7 @@
 """The generations log: one thread reads and folds it, one producer appends to it.
 
 What has not been read back as valid was never issued: `LogWriter.append` returns where an event stands, and
-only `LogReader.wait_for` that offset tells what it did.
+only `LogReader.wait_for` that offset says what it did.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class LogReader:
 
     @property
     def failure(self) -> str | None:
-        """Why the fold stopped for good, None while it goes on."""
+        """Why the fold stopped for good, None while it continues."""
         return self._failure
 
     @property
@@ -292,8 +292,8 @@ class LogWriter:
 
 def _not_appended(error: KafkaError) -> SextonError:
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:  # and never will be
-        told = f"the event would be larger than the log takes, {MAX_EVENT_BYTES} bytes: split the call"
-        return RequestRefused("too-large", told, status=413)
+        message = f"the event would be larger than the log takes, {MAX_EVENT_BYTES} bytes: split the call"
+        return RequestRefused("too-large", message, status=413)
     return KafkaUnavailable(f"appending to the generations log: {error.str()}")
 
 

@@ -38,7 +38,7 @@ def rebuild_projection(settings: Settings, timeout_s: float = 600.0) -> int:
 def verify_projection(settings: Settings, timeout_s: float = 600.0) -> list[Difference]:
     """Return every tenant of which Redis holds something else than the log says, either's tenants.
 
-    The service may be running: what differs is looked at again until it has differed three times, each time
+    The service may be running: what differs is verified again until it has differed three times, each time
     with the log read to its end afterwards; an entry that follows the log meanwhile is merely late. Raises
     SextonError.
     """
@@ -60,7 +60,7 @@ def verify_projection(settings: Settings, timeout_s: float = 600.0) -> list[Diff
 def _still(
     state: State, before: Mapping[str, Difference] | None, now: Iterable[Difference]
 ) -> dict[str, Difference]:
-    """Return the differences that are there now, and were before if that was looked at."""
+    """Return the differences that are there now, and were before if that was verified."""
     if before is None:
         return {each.tenant: each for each in now}
     return {
@@ -71,7 +71,9 @@ def _still(
 
 
 def _follows(state: State, before: Difference, now: Difference) -> bool:
-    """Tell whether an entry has moved on to what the log said a moment ago, so far as that is remembered."""
+    """Return whether an entry has moved on to what the log said a moment ago, so far as that is
+    remembered.
+    """
     tenant = state.tenant(now.tenant)
     if tenant is None or now.raw == before.raw or not now.only_late or not now.raw:
         return False

@@ -17,7 +17,7 @@ from sexton.schemas.checks import check_tenant
 from sexton.schemas.errors import InvalidEvent, InvalidFormat, RequestRefused, UsageError
 from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant
 from sexton.schemas.generations import MAX_GENERATION, MAX_NODE, MAX_PACKED_PART
-from sexton.schemas.words import counted
+from sexton.schemas.text import counted
 
 __all__ = ["Chunk", "Plan", "Settled", "chunks", "read_plan", "settle"]
 

@@ -17,7 +17,7 @@ from sexton.issuer.scanning import Found, check_not_below, node_generations, of_
 from sexton.schemas.errors import RequestRefused, UsageError
 from sexton.schemas.events import GenerationForm
 from sexton.schemas.settings import Settings, load
-from sexton.schemas.words import counted
+from sexton.schemas.text import counted
 
 if TYPE_CHECKING:
     from sexton.issuer.client import IssuerClient
@@ -72,8 +72,8 @@ def _show(found: Found, key_form: GenerationForm, form: _Format) -> None:
         row = {"tenant": found.tenant, "generation": highest, "objects": found.objects, "other_form": others}
         print(json.dumps(row))
         return
-    told = f"  suffixes of the other form {others}" if others else ""
-    print(f"{found.tenant}  generation {or_none(highest)}  objects {found.objects}{told}")
+    message = f"  suffixes of the other form {others}" if others else ""
+    print(f"{found.tenant}  generation {or_none(highest)}  objects {found.objects}{message}")
 
 
 def import_(
@@ -91,8 +91,8 @@ def import_(
     log has, under this number and at this generation or above, is left as it is. Nothing is imported when a
     number is below what `--scan` finds or no key of any tenant is found, when keys there carry a node number
     that the file does not name, or when the log knows one of the tenants already. A key counts for each
-    tenant of the file in whose folder it is; what has no key there is told. After an interruption the same
-    file may be run again, or one in which rows that were not imported yet are mended.
+    tenant of the file in whose folder it is; what has no key there is reported. After an interruption the
+    same file may be run again, or one in which rows that were not imported yet are mended.
     """
     from sexton.issuer.client import IssuerClient
 
@@ -132,7 +132,7 @@ def _known_tenants(issuer: IssuerClient, plan: Plan) -> set[str]:
 def _check_places(
     plan: Plan, nodes: Mapping[str, NodeState], settings: Settings, places: Sequence[str]
 ) -> None:
-    """Refuse numbers that are too low for what stands in the places; what was not found there is told."""
+    """Refuse numbers that are too low for what stands in the places; what was not found there is reported."""
     names = [row.tenant for row in plan.tenants]
     unseen = set(names)
     for place in places:
@@ -159,8 +159,8 @@ def _check_places(
         _warn(f"{counted(len(unseen), 'tenant')} without a key in any place: {', '.join(first)}")
 
 
-def _warn(told: str) -> None:
-    print(f"warning: {told}", file=sys.stderr)
+def _warn(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def _scan(settings: Settings, place: str, tenants: Collection[str] = ()) -> list[Found]:

@@ -61,8 +61,8 @@ def problem_of_any(error: Exception) -> wire.Problem:
         kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
         return wire.Problem(kind, kind.replace("-", " "), error.status_code, str(error.detail))
     if isinstance(error, RequestValidationError):
-        told = in_words(error.errors()[0], secret=False)
-        return wire.Problem("invalid-request", "invalid request", 400, told)
+        message = in_words(error.errors()[0], secret=False)
+        return wire.Problem("invalid-request", "invalid request", 400, message)
     return wire.Problem("internal-error", "internal error", 500, "see the issuer's log")
 
 

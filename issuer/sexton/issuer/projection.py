@@ -185,7 +185,7 @@ class Projection:
             self._run("withdraw_v1", [self._proposed], list(chunk))
 
     def is_whole(self) -> bool:
-        """Tell whether there is a projection of this log, and nothing else where its keys are."""
+        """Return whether there is a projection of this log, and nothing else where its keys are."""
         return not self._misplaced() and self._is_marked()
 
     def rebuild(self, entries: Mapping[str, Entry], *, from_nothing: bool = False) -> None:
@@ -340,5 +340,5 @@ def _offset(raw: Entry) -> int | None:
 
 
 def _is_number(text: str) -> bool:
-    """Tell whether an issuer wrote it so: the scripts would order one with zeros in front otherwise."""
+    """Return whether an issuer wrote it so: the scripts would order one with zeros in front otherwise."""
     return len(text) <= 20 and text.isascii() and text.isdigit() and text == str(int(text))

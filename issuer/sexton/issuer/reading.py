@@ -22,16 +22,16 @@ class Unanswered:
     """No answer, or none for now: what was asked may have been done.
 
     A value and not an exception, so that what is raised in the end is one error without a chain of others.
-    `closed` tells that the server closed a connection that was kept for reuse.
+    `closed` says that the server closed a connection that was kept for reuse.
     """
 
-    told: str
+    message: str
     hint: str | None = None
     closed: bool = False
 
     def error(self) -> IssuerUnavailable:
         """Return it as what is raised in the end."""
-        return IssuerUnavailable(self.told, hint=self.hint)
+        return IssuerUnavailable(self.message, hint=self.hint)
 
 
 def answer_of(response: httpx.Response) -> dict[str, Any] | Unanswered:

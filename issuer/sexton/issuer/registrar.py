@@ -84,8 +84,8 @@ class Registrar:
     def fence_tenant(self, asked: wire.FenceTenant, deadline: Deadline) -> wire.Ended:
         """Supersede a tenant's generation by one that no node holds.
 
-        The holder may go on reading and writing, but what it asks to be deleted from now on is stale, and its
-        re-attach does not bring the tenant back. The next attach takes the generation after. Raises
+        The holder may continue reading and writing, but what it asks to be deleted from now on is stale, and
+        its re-attach does not bring the tenant back. The next attach takes the generation after. Raises
         RequestRefused: `unknown-tenant`, `tenant-dropped`, `generation-not-newest`, `request-id-conflict`,
         `generations-exhausted`.
         """

@@ -9,7 +9,7 @@ from sexton.issuer.migration import Plan
 from sexton.schemas.errors import RequestRefused
 from sexton.schemas.events import GenerationForm
 from sexton.schemas.generations import parse_packed_suffix, parse_suffix
-from sexton.schemas.words import counted
+from sexton.schemas.text import counted
 
 __all__ = ["Found", "check_not_below", "node_generations", "of_other_form", "or_none", "scan"]
 
@@ -142,5 +142,5 @@ def _told(noun: str, what: str, cases: list[str]) -> Iterator[str]:
 
 
 def or_none(generation: int | None) -> int | str:
-    """Return a generation as it is told: a tenant may have none, which is not 0."""
+    """Return a generation as it is reported: a tenant may have none, which is not 0."""
     return "none" if generation is None else generation

@@ -40,7 +40,7 @@ class Service:
 
     The constructor refuses what must not be served at all: an empty log, another cluster's or topic's log,
     a log that was set back, topic settings under which offsets prove nothing, a Redis that evicts. Raises
-    SextonError. What takes long, the reading of a snapshot and the fold, goes on after it; until `ready` no
+    SextonError. What takes long, the reading of a snapshot and the fold, continues after it; until `ready` no
     call is answered.
     """
 
@@ -146,7 +146,9 @@ class Service:
         return None
 
     def wait_ready(self, timeout_s: float | None = None) -> bool:
-        """Tell whether calls are answered, as soon as they are; raises LogBroken when they never will be."""
+        """Return whether calls are answered, as soon as they are; raises LogBroken when they never will
+        be.
+        """
         self._settled.wait(timeout_s)
         if self._refusal is not None:
             raise self._refusal
@@ -220,5 +222,5 @@ def check_topics(positions: Positions, deadline: Deadline) -> None:
         if problem.fatal
     ]
     if faults:
-        told = "; ".join(f"{p.topic}: {p.setting} is {p.found}, needed: {p.needed}" for p in faults)
-        raise WrongTopic(told, hint="`sexton topics check` lists every difference")
+        message = "; ".join(f"{p.topic}: {p.setting} is {p.found}, needed: {p.needed}" for p in faults)
+        raise WrongTopic(message, hint="`sexton topics check` lists every difference")

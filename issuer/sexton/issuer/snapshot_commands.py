@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from sexton.schemas.settings import load
-from sexton.schemas.words import counted
+from sexton.schemas.text import counted
 
 __all__ = ["SNAPSHOT", "TRUNCATE", "snapshot", "truncate"]
 
@@ -45,7 +45,7 @@ def snapshot(
     taken = take_snapshot(reach(load()), _TIMEOUT_S)
     manifest = taken.manifest
     if form is _Format.JSON:
-        told = {
+        message = {
             "snapshot_id": manifest.snapshot_id,
             "log_offset": manifest.log_offset,
             "tenants": manifest.tenants,
@@ -53,7 +53,7 @@ def snapshot(
             "chunks": len(manifest.sizes),
             "bytes": sum(manifest.sizes),
         }
-        print(json.dumps(told))
+        print(json.dumps(message))
         return
     print(f"snapshot    {manifest.snapshot_id}")
     print(f"log offset  {manifest.log_offset}")
@@ -77,17 +77,17 @@ def truncate(
 
     settings, deadline = reach(load()), Deadline.after(_TIMEOUT_S)
     made = truncation.plan(settings, deadline)
-    told = {**asdict(made), "records": made.records, "executed": False}
+    message = {**asdict(made), "records": made.records, "executed": False}
     if len(made.snapshots) == 1:
         print("only one snapshot is good: if it breaks, a truncated log cannot be read", file=sys.stderr)
     if execute and made.records and (yes or _agreed(made.records)):
-        told |= {"start": truncation.execute(settings, made, deadline), "executed": True}
+        message |= {"start": truncation.execute(settings, made, deadline), "executed": True}
     if form is _Format.JSON:
-        print(json.dumps(told))
+        print(json.dumps(message))
         return
     print(f"log         [{made.start}, {made.end})")
     print(f"snapshots   {', '.join(made.snapshots)}")
-    done = "deleted" if told["executed"] else "to delete"
+    done = "deleted" if message["executed"] else "to delete"
     print(f"{done}   {counted(made.records, 'record')} below {made.until}")
     if not execute:
         print("\nhint: this was the plan; --execute deletes", file=sys.stderr)

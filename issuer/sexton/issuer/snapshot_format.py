@@ -21,7 +21,7 @@ SNAPSHOT_FORMAT = 1
 _DROPPED, _FIRST_FORM = 1, 2
 _CELLS = 200_000  # of one chunk: about a megabyte
 _CELL_BYTES = 5
-_SLICE = 50_000  # cells of one row in one chunk; a longer row goes on in the next
+_SLICE = 50_000  # cells of one row in one chunk; a longer row continues in the next
 _T = TypeVar("_T")
 _COLUMNS = tuple(name for name in SnapshotChunk.__dataclass_fields__ if name != "number")
 

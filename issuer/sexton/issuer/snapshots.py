@@ -1,6 +1,6 @@
 """Snapshots of the folded state: taken, verified on load, the newest good one found, old ones removed.
 
-Nothing here is believed because it is there. A snapshot is used only if every byte is what its manifest says,
+Nothing here is accepted because it is there. A snapshot is used only if every byte is what its manifest says,
 and the log still is the one that was folded: the same cluster and topics, its offset within the log, and at
 that offset the very record that the writer had read. Else an older one is taken, or the log from its start.
 """
@@ -270,8 +270,8 @@ def manifest_of(
 
 def digest_of(manifest: SnapshotManifest) -> str:
     """Return what the digest of a manifest must be: of the fields before it, whichever versions add later."""
-    told = to_json(manifest)
-    row = [told[name] for name in _DIGESTED]
+    message = to_json(manifest)
+    row = [message[name] for name in _DIGESTED]
     return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
 
 
@@ -301,9 +301,9 @@ def _set_back(found: Found, why: str) -> LogBroken:
 
 
 def _told(found: Found, bad: BadSnapshot) -> str:
-    told = f"snapshot {found.snapshot_id} is not used: {bad}"
-    _log.warning("%s", told)
-    return told
+    message = f"snapshot {found.snapshot_id} is not used: {bad}"
+    _log.warning("%s", message)
+    return message
 
 
 @contextmanager

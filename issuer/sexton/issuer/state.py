@@ -70,7 +70,7 @@ class Numbered:
         return _at(self.issues[0].high, partition)
 
     def forget_oldest(self) -> None:
-        """Drop the window of the oldest, superseded number; `forgotten_until` tells what is left."""
+        """Drop the window of the oldest, superseded number; `forgotten_until` says what is left."""
         del self.issues[0]
         self.first += 1
 
@@ -140,7 +140,7 @@ class State:
         return self.next_offset - 1
 
     def known(self, tenant: str) -> bool:
-        """Tell whether the log knows the tenant; intents of others are refused."""
+        """Return whether the log knows the tenant; intents of others are refused."""
         return tenant in self._tenants
 
     def tenant(self, tenant: str) -> Tenant | None:
@@ -153,7 +153,7 @@ class State:
         return found.newest if found else None
 
     def window(self, tenant: str, generation: int, partition: int) -> Window | None:
-        """Return where intents of this generation are believed; None: never issued, or forgotten.
+        """Return where intents of this generation are accepted; None: never issued, or forgotten.
 
         For a tenant of the first form this is one of two windows, see `windows`.
         """

@@ -311,14 +311,14 @@ class FakeIssuer:
         node: str,
         tenants: tuple[str, ...] | None,
         request_id: str | None,
-        believed: int | None,
+        expected: int | None,
         registration: Registration | None,
     ) -> list[Attachment]:
         operation = events.IssueOperation.RE_ATTACH if tenants is None else events.IssueOperation.ATTACH
         node_generation = registration.generation if registration else None
         with _refusing():
             check_name("node", node)
-        call = Call(_id(request_id), self._caller, operation, node, tenants, believed, None, node_generation)
+        call = Call(_id(request_id), self._caller, operation, node, tenants, expected, None, node_generation)
         granted = self._issue(call)
         attached = []
         for tenant, generation in granted.generations.items():

@@ -1,7 +1,7 @@
 """What travels over HTTP: requests and answers, decoded and encoded by msgspec.
 
 What comes by the ten thousand holds nothing that could lead back to it, so the garbage collector need not
-look at it (`gc=False`). An unknown field is refused: a misspelt `at_least` must not turn into a weaker
+verify it (`gc=False`). An unknown field is refused: a misspelt `at_least` must not turn into a weaker
 question.
 """
 
@@ -55,7 +55,8 @@ Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class Attach(Struct, forbid_unknown_fields=True):
-    """Give a node one tenant or several; `generation`, if given, is the one the caller believes newest.
+    """Give a node one tenant or several; `generation`, if given, is the one the caller expects to be the
+    newest.
 
     `form` is that of tenants which are new; without it they take the first form if the call names a node
     generation, else the final form.

@@ -79,7 +79,7 @@ class Sexton:
         `node` is the name by which the issuer knows this process' place; two running processes must not share
         it. `settings` are those of the environment (`SEXTON_...`) if not given, `overrides` single settings
         on top, for example `issuer_url=...`. `issuer` replaces the HTTP client. `bucket` is where
-        `replace_index` deletes unless it is told another one.
+        `replace_index` deletes unless another one is given.
 
         With `form="first"` the node registers before its first attach: it gets a node generation under its
         `number` (0 to 65535, chosen by the issuer if not given), tenants that are new take the first form,
@@ -247,8 +247,8 @@ class Sexton:
         undelivered = self.close()
         if undelivered and kind is None:
             first = self._emitter.first_failure
-            told = f"intents not delivered: {len(undelivered)}: {first or undelivered[0]}"
-            raise DeliveryFailed(told, undelivered, hint=first.hint if first else None)
+            message = f"intents not delivered: {len(undelivered)}: {first or undelivered[0]}"
+            raise DeliveryFailed(message, undelivered, hint=first.hint if first else None)
         if undelivered:  # the error that is on its way does not tell of them
             _log.warning("intents not delivered: %d: %s", len(undelivered), undelivered[0])
 
@@ -290,8 +290,8 @@ class Sexton:
         except InvalidEvent as error:
             if tenant is not None:
                 raise InvalidEvent(f"tenant: {error}") from error
-            told = f"operation must be text of 1 to {MAX_TENANT_BYTES} bytes in UTF-8: {operation!r:.80}"
-            raise InvalidEvent(told) from error
+            message = f"operation must be text of 1 to {MAX_TENANT_BYTES} bytes in UTF-8: {operation!r:.80}"
+            raise InvalidEvent(message) from error
 
 
 def _form(form: str) -> GenerationForm:

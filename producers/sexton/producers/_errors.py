@@ -17,7 +17,7 @@ SextonError
 │       ├── QueueFull         no room in the send queue before the deadline; those intents were not sent
 │       ├── DeliveryFailed    Kafka did not take an intent, or did not say so; `intent_ids` names them
 │       ├── DeliveryPending   the wait ended first; the intents may still arrive
-│       └── ProducerFailed    the Kafka client cannot go on: connect anew
+│       └── ProducerFailed    the Kafka client cannot continue: connect anew
 └── RequestRefused            the issuer said no; `type` says why
 """
 

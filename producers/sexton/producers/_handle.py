@@ -34,7 +34,7 @@ class Tenant:
     """A tenant, bound for ever to the generation of one attachment.
 
     Calls of one handle run one after another, also from several threads: an index PUT in flight is of unknown
-    fate to everybody else. Once the handle is superseded, detached or poisoned, each call says so.
+    outcome to everybody else. Once the handle is superseded, detached or poisoned, each call says so.
     """
 
     def __init__(
@@ -98,8 +98,8 @@ class Tenant:
         """Ask for keys to be deleted, if this attachment is still the newest when the intent is written.
 
         **Before the call** the service must have written an index that names none of `keys`, that PUT must
-        have been acknowledged, and no earlier index PUT of this attachment may be of unknown fate (timed out,
-        connection lost, still running). `replace_index` does all of it in the right order.
+        have been acknowledged, and no earlier index PUT of this attachment may be of unknown outcome (timed
+        out, connection lost, still running). `replace_index` does all of it in the right order.
 
         The keys may be of any generation, each a full key. Each is named once in the life of the handle and
         never written again. Returns at once with a receipt; `timeout` bounds the wait for room in the queue,
@@ -174,7 +174,7 @@ class Tenant:
             self._end = why
 
     def renew(self) -> None:
-        """In a forked child: an index PUT that runs in the parent is of unknown fate here."""
+        """In a forked child: an index PUT that runs in the parent is of unknown outcome here."""
         self._turn = threading.Lock()
         if self._putting is not None:
             self._putting = None
@@ -202,10 +202,10 @@ class Tenant:
             raise
         except BaseException as error:
             what = f"{type(error).__name__}: {error}"
-            fate = IndexFateUnknown(f"nobody knows whether the index was written: {what}", hint=_RE_ATTACH)
-            self.end(fate)
+            outcome = IndexFateUnknown(f"nobody knows whether the index was written: {what}", hint=_RE_ATTACH)
+            self.end(outcome)
             if isinstance(error, Exception):
-                raise fate from error
+                raise outcome from error
             raise  # Ctrl-C, a cancelled task: not ours to turn into another error
         finally:
             self._putting = None

@@ -41,5 +41,5 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Tell whether no time is left."""
+        """Return whether no time is left."""
         return self.left() == 0.0

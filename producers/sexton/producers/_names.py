@@ -18,7 +18,7 @@ class Names:
         self._again: dict[str, set[str]] = {}
 
     def holds(self, key: str) -> bool:
-        """Tell whether any intent has named the key, in any bucket."""
+        """Return whether any intent has named the key, in any bucket."""
         return any(key in named for named in self._named.values())
 
     def take(self, bucket: str, runs: Sequence[Sequence[str]]) -> set[str]:

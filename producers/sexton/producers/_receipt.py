@@ -10,7 +10,7 @@ from concurrent.futures import Future, InvalidStateError
 from sexton.producers._errors import DeliveryFailed, DeliveryPending
 from sexton.producers._limits import Deadline
 from sexton.producers._transport import Delivered
-from sexton.schemas.words import counted
+from sexton.schemas.text import counted
 
 __all__ = ["Flight", "Receipt"]
 
@@ -41,7 +41,7 @@ class Flight:
 
     @property
     def done(self) -> bool:
-        """Tell whether Kafka has reported."""
+        """Return whether Kafka has reported."""
         return self._where is not None or self._error is not None
 
     def delivered(self, where: Delivered) -> None:
@@ -87,7 +87,7 @@ class Receipt:
         return {flight.intent_id: flight.future for flight in self._flights}
 
     def done(self) -> bool:
-        """Tell whether every intent was acknowledged or has failed."""
+        """Return whether every intent was acknowledged or has failed."""
         return all(flight.done for flight in self._flights)
 
     def wait(self, timeout: float = 30.0) -> Mapping[str, Delivered]:
@@ -102,8 +102,8 @@ class Receipt:
         failed = {i: f.exception() for i, f in futures.items() if f.done() and f.exception()}
         if failed:
             cause = next(iter(failed.values()))
-            told = f"intents not acknowledged: {len(failed)}: {cause}"
-            raise DeliveryFailed(told, tuple(failed), hint=getattr(cause, "hint", None))
+            message = f"intents not acknowledged: {len(failed)}: {cause}"
+            raise DeliveryFailed(message, tuple(failed), hint=getattr(cause, "hint", None))
         if pending := [i for i, future in futures.items() if not future.done()]:
             raise DeliveryPending(
                 f"intents not acknowledged after {timeout:g} s: {len(pending)}: {pending[0]}", pending

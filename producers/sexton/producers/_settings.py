@@ -20,8 +20,8 @@ def with_arguments(settings: Settings | None, overrides: Mapping[str, Any]) -> S
     for name in overrides.keys() - Settings.model_fields.keys():
         close = difflib.get_close_matches(name, Settings.model_fields, n=1)
         hint = f"did you mean {close[0]}?" if close else "docs/settings.md lists every setting"
-        told = f"connect has no argument, and Sexton no setting, of this name: {name}"
-        raise InvalidSettings(told, hint=hint)
+        message = f"connect has no argument, and Sexton no setting, of this name: {name}"
+        raise InvalidSettings(message, hint=hint)
     if not overrides:
         return load() if settings is None else settings
     given = {} if settings is None else settings.model_dump(exclude={"config"}, exclude_none=True)

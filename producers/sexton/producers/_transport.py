@@ -238,12 +238,12 @@ class KafkaTransport:
         if self._closed:
             raise ConnectionClosed()
         if self._fatal is not None:
-            raise ProducerFailed(f"the kafka client cannot go on: {self._fatal}", hint="connect anew")
+            raise ProducerFailed(f"the kafka client cannot continue: {self._fatal}", hint="connect anew")
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
             self._fatal = error.str()
-            _log.error("the kafka client cannot go on: %s", error.str())
+            _log.error("the kafka client cannot continue: %s", error.str())
         else:
             _log.debug("kafka: %s", error.str())
 

@@ -30,7 +30,7 @@ from sexton.schemas.errors import InvalidEvent, UsageError
 from sexton.schemas.events import DeletionIntent
 from sexton.schemas.forms import from_json
 from sexton.schemas.settings import Settings, load
-from sexton.schemas.words import counted, printable
+from sexton.schemas.text import counted, printable
 
 __all__ = ["EXAMPLES", "emit", "read_intents"]
 
@@ -200,5 +200,5 @@ class _Results:
             return
         first = next(iter(self._failed.values()))
         missing = f"{asked - self._acknowledged} of {asked}"
-        told = f"intents not acknowledged: {missing}: {first}"
-        raise DeliveryFailed(told, tuple(self._failed), hint=first.hint)
+        message = f"intents not acknowledged: {missing}: {first}"
+        raise DeliveryFailed(message, tuple(self._failed), hint=first.hint)

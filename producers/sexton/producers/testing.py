@@ -118,7 +118,7 @@ class FakeTransport:
         if self._closed:
             raise ConnectionClosed()
         if self.fatal is not None:
-            raise ProducerFailed(f"the kafka client cannot go on: {self.fatal}", hint="connect anew")
+            raise ProducerFailed(f"the kafka client cannot continue: {self.fatal}", hint="connect anew")
         if self.capacity is not None and len(self._held) >= self.capacity:
             raise BufferError
         if self.refuse is not None:
@@ -150,7 +150,7 @@ class FakeTransport:
 
 
 class FakeSexton(Sexton):
-    """A connection without servers; `intents` and `keys` tell what was asked for, in order."""
+    """A connection without servers; `intents` and `keys` say what was asked for, in order."""
 
     def __init__(
         self,

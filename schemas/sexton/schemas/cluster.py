@@ -25,7 +25,7 @@ __all__ = ["Cluster", "Member", "NoSuchTopic", "TopicFacts", "TopicIdentity", "r
 
 _REACH_S = 10.0
 _ANSWER_S = 30.0
-_LATE_S = 0.1  # the client tells of a time-out by itself, and why
+_LATE_S = 0.1  # the client says of a time-out by itself, and why
 _LEAST_S = 0.01  # the client counts in milliseconds, and with none left it destroys the process's memory
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _ABSENT = ("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_PARTITION")
@@ -173,12 +173,14 @@ class Cluster:
         return result(future, f"consumer group {group}", timeout_s)
 
     def refresh(self, timeout_s: float = _REACH_S) -> Any:
-        """Ask who leads what and return it: by itself the client goes on with one that is gone, for ever."""
+        """Ask who leads what and return it: by itself the client continues with one that is gone, for
+        ever.
+        """
         try:
             return self.admin.list_topics(timeout=timeout_s)
         except KafkaException as error:
-            told = f"the brokers do not answer: {self._brokers}: {error.args[0].str()}"
-            raise KafkaUnavailable(told) from error
+            message = f"the brokers do not answer: {self._brokers}: {error.args[0].str()}"
+            raise KafkaUnavailable(message) from error
 
 
 def reach(settings: Settings) -> Settings:

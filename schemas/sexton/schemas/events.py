@@ -64,7 +64,7 @@ __all__ = [
     "NodeRegistered",
     "NotBeforeGuard",
     "Outcome",
-    "OutcomeWord",
+    "OutcomeKind",
     "PartitionOffsets",
     "Position",
     "PromiseGuard",
@@ -94,8 +94,8 @@ class TransactionState(StrEnum):
     REJECTED = "rejected"
 
 
-class OutcomeWord(StrEnum):
-    """The final word on an intent or a key."""
+class OutcomeKind(StrEnum):
+    """The final outcome on an intent or a key."""
 
     DELETED = "deleted"
     ABSENT = "absent"
@@ -248,9 +248,9 @@ class DeletionIntent:
 
 @dataclass(frozen=True, slots=True)
 class DoneKeys:
-    """Keys of an intent that have their last word: `deleted` or `absent`, with what the store did."""
+    """Keys of an intent that have their final outcome: `deleted` or `absent`, with what the store did."""
 
-    outcome: OutcomeWord
+    outcome: OutcomeKind
     effect: str
     ranges: Sequence[int]
 
@@ -275,9 +275,9 @@ class DeferredIntent:
     """An intent that waits, byte for byte, with the position at which it first stood.
 
     `waiting_since` is when its bucket held it for the first time. `effect_unknown`: a key was sent, and is
-    gone or nobody knows what became of it; `keys` tells which, where it is known key by key. `gone` and
+    gone or nobody knows what became of it; `keys` says which, where it is known key by key. `gone` and
     `after` are how far a `DeletePrefix` has come: how many objects are gone, and the key after which its
-    listing goes on.
+    listing continues.
     """
 
     first: Position
@@ -300,7 +300,7 @@ class KeyOutcome:
     """A key whose outcome is not the one that the intent's counts make plain."""
 
     key: str
-    outcome: OutcomeWord
+    outcome: OutcomeKind
     detail: str
 
 
@@ -316,7 +316,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an intent; `outcome` is the word of its worst key.
+    """What became of an intent; `outcome` is the outcome of its worst key.
 
     `effects` counts keys by what the store did: `hidden`, `erased` or `absent`, and `deleted` on a bucket
     without versions. Empty where nothing was sent, and in records of version 1.
@@ -325,7 +325,7 @@ class Outcome:
     intent_id: str
     tenant: str
     bucket: str
-    outcome: OutcomeWord
+    outcome: OutcomeKind
     keys: int
     counts: Mapping[str, int]
     exceptions: Sequence[KeyOutcome]

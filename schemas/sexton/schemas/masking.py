@@ -1,4 +1,4 @@
-"""What may be told of settings and errors: never a password, a token or a private key.
+"""What may be reported of settings and errors: never a password, a token or a private key.
 
 A secret is known by its place: before the `@` of a URL, in its query under a name that says so, or as the
 value of a Kafka property whose name says so. `masked` works on any text, and stands where text leaves.
@@ -42,7 +42,7 @@ _PLACES = (".url", ".file", ".location")
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the value of a Kafka property, or of a parameter of a URL, is told to nobody."""
+    """Return whether the value of a Kafka property, or of a parameter of a URL, is shown to nobody."""
     name = name.lower()
     if name.endswith(_PLACES):
         return False

@@ -80,7 +80,7 @@ def read_intent(data: bytes, at: int) -> events.DeletionIntent | None:
     """Return the intent of the commonest form that starts at `at` and ends with the data.
 
     That is a plain delete in one phase, guarded by one generation, its keys ASCII. None says nothing about
-    the data: fastavro has to read it, and to tell what is wrong with it.
+    the data: fastavro has to read it, and to say what is wrong with it.
     """
     if not data.endswith(_END):
         return None
@@ -178,7 +178,7 @@ def write_outcome(outcome: events.Outcome) -> bytes | None:
     """
     verdict, at = outcome.verdict, outcome.position
     types = (type(outcome.outcome), type(verdict), type(at), type(outcome.exceptions))
-    if outcome.exceptions or types != (events.OutcomeWord, events.Verdict, events.Position, list):
+    if outcome.exceptions or types != (events.OutcomeKind, events.Verdict, events.Position, list):
         return None
     if type(at.partition) is not int or at.partition > _LARGEST_INT:
         return None

@@ -104,7 +104,9 @@ class Settings(BaseSettings):
         1, ge=1, description="segments below the bucket that a prefix to be deleted needs at least"
     )
     reaper_prefix_slice: int = Field(
-        10_000, gt=0, description="objects of one prefix that one micro-batch deletes; the rest goes on later"
+        10_000,
+        gt=0,
+        description="objects of one prefix that one micro-batch deletes; the rest continues later",
     )
     reaper_cores: str = Field(
         "*",
@@ -247,9 +249,9 @@ def _load(environ: Mapping[str, str], flags: Mapping[str, Any]) -> tuple[Setting
 
 def _invalid(error: Mapping[str, Any], sources: Mapping[str, str]) -> InvalidSettings:
     name = str(error["loc"][0])  # every rule is one of a single setting
-    told = in_words(error, secret=name in _SECRET)
+    message = in_words(error, secret=name in _SECRET)
     return InvalidSettings(
-        f"{PREFIX}{name.upper()} ({sources.get(name, 'default')}): {told}",
+        f"{PREFIX}{name.upper()} ({sources.get(name, 'default')}): {message}",
         hint=_LISTED,
     )
 

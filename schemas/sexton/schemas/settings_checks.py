@@ -1,4 +1,4 @@
-"""What a setting's value must look like, and how a bad one is told in plain words."""
+"""What a setting's value must look like, and how a bad one is reported in plain words."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def in_words(error: Mapping[str, Any], *, secret: bool) -> str:
     if error["type"] == "value_error":
         return f"{inside}{context['error']}"
     needed = _NEEDED.get(error["type"])
-    told = error["msg"] if needed is None else needed.format(**context)
-    return f"{inside}{told}" if secret else f"{inside}{told}: {error['input']!r}"
+    message = error["msg"] if needed is None else needed.format(**context)
+    return f"{inside}{message}" if secret else f"{inside}{message}: {error['input']!r}"
 
 
 def _leads_somewhere(url: str) -> bool:

@@ -1,7 +1,7 @@
 """Records of `generations.snapshots`: the folded state in chunks of columns, and a manifest written last.
 
 Columns instead of rows: a million tenants are read in the time of their names and numbers, not of a million
-records. A row that is too long for one chunk goes on in the next under the same name.
+records. A row that is too long for one chunk continues in the next under the same name.
 """
 
 from __future__ import annotations

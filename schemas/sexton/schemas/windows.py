@@ -1,4 +1,4 @@
-"""The window of a generation: the part of an intents partition in which its intents are believed."""
+"""The window of a generation: the part of an intents partition in which its intents are accepted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Window:
     until: int | None = None
 
     def covers(self, offset: int) -> bool:
-        """Tell whether an intent at `offset`, which lies below the barrier's end offset, is believed."""
+        """Return whether an intent at `offset`, which lies below the barrier's end offset, is accepted."""
         return self.start <= offset and (self.until is None or offset < self.until)
 
     def intersect(self, other: Window) -> Window:

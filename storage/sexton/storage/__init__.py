@@ -1,13 +1,13 @@
 """The object store, and the only place that reaches it.
 
 `open_deleter` gives the DeleteObjects hot path; its `calls` look, list and read versions one key at a time,
-its `probe` tells what a bucket's store can do. `ObjectStore` has the plain calls for whoever is not in a
+its `probe` says what a bucket's store can do. `ObjectStore` has the plain calls for whoever is not in a
 hurry.
 """
 
 from __future__ import annotations
 
-from sexton.storage.abilities import SPELLINGS, Abilities, Ability, Spelling, Versioning
+from sexton.storage.abilities import ALIASINGS, Abilities, Ability, Aliasing, Versioning
 from sexton.storage.calls import (
     Calls,
     Listed,
@@ -29,14 +29,15 @@ from sexton.storage.wire import check_way
 from sexton.storage.xml_body import MAX_KEY_BYTES, MAX_KEYS, xml_unsafe
 
 __all__ = [
+    "ALIASINGS",
     "HINTS",
     "MAX_KEYS",
     "MAX_KEY_BYTES",
     "READY",
-    "SPELLINGS",
     "TABLE",
     "Abilities",
     "Ability",
+    "Aliasing",
     "BatchDeleter",
     "BatchResult",
     "Calls",
@@ -56,7 +57,6 @@ __all__ = [
     "Row",
     "Scope",
     "Slice",
-    "Spelling",
     "StoreRefused",
     "StoreSettings",
     "VersionMark",

@@ -1,6 +1,6 @@
 """What a bucket's store can do, as probed; and which keys it would take for others.
 
-Unknown is never a yes: a condition that was not seen to be checked has not been checked, and a spelling that
+Unknown is never a yes: a condition that was not seen to be checked has not been checked, and an aliasing that
 was not seen to be kept apart is taken to be folded.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["SPELLINGS", "Abilities", "Ability", "Spelling", "Versioning", "has_dot_segments", "unprobed"]
+__all__ = ["ALIASINGS", "Abilities", "Ability", "Aliasing", "Versioning", "has_dot_segments", "unprobed"]
 
 
 class Ability(StrEnum):
@@ -38,11 +38,11 @@ class Versioning(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class Aliasing:
     """A kind of key that some stores take for another key.
 
     `pairs` are an odd key and its sibling below a common prefix ({p}, which ends in `/`): deleting the first
-    must leave the second. `holds` tells whether a key is of this kind; `may_hold` whether any of many keys
+    must leave the second. `holds` says whether a key is of this kind; `may_hold` whether any of many keys
     (in UTF-8, joined by U+0000) could be: quick, and true too often rather than too seldom. A `strict` kind
     is known to be folded by stores in use: unless it was seen to be kept apart, it is not sent. The others
     are refused where they were seen to be folded; and, but for `common` ones, while nobody has looked and the
@@ -63,7 +63,7 @@ _PERCENT = re.compile("%[0-9A-Fa-f]{2}")
 
 
 def has_dot_segments(key: str) -> bool:
-    """Tell whether a segment of the key is `.` or `..`: what HTTP proxies and file systems resolve."""
+    """Return whether a segment of the key is `.` or `..`: what HTTP proxies and file systems resolve."""
     return bool(_DOTS.search(key))
 
 
@@ -88,59 +88,59 @@ def _has_other_form(key: str) -> bool:
     return unicodedata.normalize("NFC", key) != key or unicodedata.normalize("NFD", key) != key
 
 
-SPELLINGS = (
-    Spelling(
+ALIASINGS = (
+    Aliasing(
         "dot segments",
         (("{p}dots/a/../b", "{p}dots/b"), ("{p}dots/./c", "{p}dots/c")),
         has_dot_segments,
         _may_have_dots,
         strict=True,
     ),
-    Spelling(
+    Aliasing(
         "double slash",
         (("{p}twice//b", "{p}twice/b"),),
         lambda key: "//" in key,
         _may_have_bare_slash,
         strict=True,
     ),
-    Spelling(
+    Aliasing(
         "leading slash",
         (("/{p}lead", "{p}lead"),),
         lambda key: key.startswith("/"),
         _may_have_bare_slash,
         strict=True,
     ),
-    Spelling(
+    Aliasing(
         "backslash",
         (("{p}back\\b", "{p}back/b"),),
         lambda key: "\\" in key,
         lambda raw: b"\\" in raw,
         strict=True,
     ),
-    Spelling(
+    Aliasing(
         "trailing slash",
         (("{p}tail/", "{p}tail"),),
         lambda key: key.endswith("/"),
         lambda raw: raw[-1:] == b"/" or b"/\0" in raw,
     ),
-    Spelling(
+    Aliasing(
         "percent",
         (("{p}percent%2Fb", "{p}percent/b"),),
         lambda key: bool(_PERCENT.search(key)),
         lambda raw: b"%" in raw,
     ),
-    Spelling(
+    Aliasing(
         "plus and space",
         (("{p}a+b", "{p}a b"), ("{p}a c", "{p}a+c")),
         lambda key: bool({*key} & {*" +"}),
         lambda raw: b"+" in raw or b" " in raw,
     ),
-    Spelling(
+    Aliasing(
         "outer space", (("{p}outer ", "{p}outer"),), lambda key: key != key.strip(), _may_have_outer_space
     ),
-    Spelling("normal form", (("{p}e\u0301", "{p}\u00e9"),), _has_other_form, lambda raw: not raw.isascii()),
-    Spelling("letter case", (("{p}CASE", "{p}case"),), lambda key: key.lower() != key.upper(), common=True),
-    Spelling(
+    Aliasing("normal form", (("{p}e\u0301", "{p}\u00e9"),), _has_other_form, lambda raw: not raw.isascii()),
+    Aliasing("letter case", (("{p}CASE", "{p}case"),), lambda key: key.lower() != key.upper(), common=True),
+    Aliasing(
         "line ends",
         (("{p}line\rb", "{p}line\nb"), ("{p}line\rc", "{p}linec")),
         lambda key: "\r" in key or "\n" in key,
@@ -154,11 +154,11 @@ SPELLINGS = (
 class Abilities:
     """What the store of one bucket can do.
 
-    `batch_keeps` and `single_keeps` name the spellings that DeleteObjects and DeleteObject were seen to keep
-    apart from their siblings, `batch_folds` and `single_folds` those where the sibling went. `refuses_1001`
-    tells that a batch of more than 1,000 keys was refused, `keeps_folders` that deleting `k` leaves the
-    object `k/`: where it does not, that one is looked at first. `why_unknown` tells what could not be tried.
-    Who is `wary` trusts no odd spelling that was not seen to be kept.
+    `batch_keeps` and `single_keeps` name the aliasings that DeleteObjects and DeleteObject were seen to keep
+    apart from their siblings, `batch_aliases` and `single_aliases` those where the sibling went.
+    `refuses_1001` says that a batch of more than 1,000 keys was refused, `keeps_folders` that deleting `k`
+    leaves the object `k/`: where it does not, that one is verified first. `why_unknown` says what could not
+    be tried. Who is `wary` trusts no odd aliasing that was not seen to be kept.
     """
 
     bucket: str
@@ -168,20 +168,20 @@ class Abilities:
     batch_condition: Ability = Ability.UNKNOWN
     single_condition: Ability = Ability.UNKNOWN
     batch_keeps: frozenset[str] = frozenset()
-    batch_folds: frozenset[str] = frozenset()
+    batch_aliases: frozenset[str] = frozenset()
     single_keeps: frozenset[str] = frozenset()
-    single_folds: frozenset[str] = frozenset()
+    single_aliases: frozenset[str] = frozenset()
     versioning: Versioning = Versioning.UNKNOWN
     object_lock: Ability = Ability.UNKNOWN
     lists_in_order: Ability = Ability.UNKNOWN
     lists_exactly: Ability = Ability.UNKNOWN
     keeps_folders: Ability = Ability.UNKNOWN
     why_unknown: tuple[str, ...] = ()
-    wary: bool = False
+    strict: bool = False
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return what was found in one line, for a person."""
-        refused = [s.name for s in SPELLINGS if self._distrusts(s, self.single_keeps, self.single_folds)]
+        refused = [s.name for s in ALIASINGS if self._distrusts(s, self.single_keeps, self.single_aliases)]
         facts = {
             "CRC32": self.crc32,
             "Content-MD5": self.md5,
@@ -192,7 +192,7 @@ class Abilities:
             "refuses 1,001 keys": self.refuses_1001,
             "lists in order": self.lists_in_order,
             "keeps folder objects": self.keeps_folders,
-            "spellings refused": ", ".join(refused) or "none",
+            "aliasings refused": ", ".join(refused) or "none",
         }
         unknown = f"; not tried: {'; '.join(self.why_unknown)}" if self.why_unknown else ""
         return "; ".join(f"{name}: {answer}" for name, answer in facts.items()) + unknown
@@ -200,28 +200,28 @@ class Abilities:
     def may_fold(self, raw: bytes) -> bool:
         """Tell, quickly, whether any of many keys (UTF-8, joined by U+0000) could be folded by a batch."""
         looks = {
-            spelling.may_hold
-            for spelling in SPELLINGS
-            if spelling.xml and self._distrusts(spelling, self.batch_keeps, self.batch_folds)
+            aliasing.may_hold
+            for aliasing in ALIASINGS
+            if aliasing.xml and self._distrusts(aliasing, self.batch_keeps, self.batch_aliases)
         }
         return any(may_hold(raw) for may_hold in looks)
 
-    def folded_by(self, key: str, *, batch: bool) -> str | None:
-        """Return the spelling by which the key would be, or might be, taken for another; None or None."""
-        keeps, folds = (
-            (self.batch_keeps, self.batch_folds) if batch else (self.single_keeps, self.single_folds)
+    def aliasing_of(self, key: str, *, batch: bool) -> str | None:
+        """Return the aliasing by which the key would be, or might be, taken for another; None or None."""
+        keeps, aliases = (
+            (self.batch_keeps, self.batch_aliases) if batch else (self.single_keeps, self.single_aliases)
         )
-        for spelling in SPELLINGS:
-            if self._distrusts(spelling, keeps, folds) and spelling.holds(key):
-                return spelling.name
+        for aliasing in ALIASINGS:
+            if self._distrusts(aliasing, keeps, aliases) and aliasing.holds(key):
+                return aliasing.name
         return None
 
-    def _distrusts(self, spelling: Spelling, keeps: frozenset[str], folds: frozenset[str]) -> bool:
-        doubtful = spelling.strict or (self.wary and not spelling.common)
-        return spelling.name in folds or (doubtful and spelling.name not in keeps)
+    def _distrusts(self, aliasing: Aliasing, keeps: frozenset[str], aliases: frozenset[str]) -> bool:
+        doubtful = aliasing.strict or (self.strict and not aliasing.common)
+        return aliasing.name in aliases or (doubtful and aliasing.name not in keeps)
 
 
 def unprobed(bucket: str, *, is_aws: bool = False) -> Abilities:
-    """Return what is known of a bucket that was not probed: nothing, but that AWS keeps every spelling."""
-    kept = frozenset(spelling.name for spelling in SPELLINGS) if is_aws else frozenset()
+    """Return what is known of a bucket that was not probed: nothing, but that AWS keeps every aliasing."""
+    kept = frozenset(aliasing.name for aliasing in ALIASINGS) if is_aws else frozenset()
     return Abilities(bucket, batch_keeps=kept, single_keeps=kept, why_unknown=("not probed",))

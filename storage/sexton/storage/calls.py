@@ -44,7 +44,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One object of a listing; `exact` tells whether its key stands there byte for byte."""
+    """One object of a listing; `exact` says whether its key stands there byte for byte."""
 
     key: str
     etag: str
@@ -54,7 +54,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of a listing; `after` is the key to go on after, None at the end."""
+    """A part of a listing; `after` is the key to continue after, None at the end."""
 
     objects: tuple[Listed, ...]
     after: str | None
@@ -75,7 +75,7 @@ class ListedVersion:
 
 @dataclass(frozen=True, slots=True)
 class VersionMark:
-    """Where to go on in a listing of versions."""
+    """Where to continue in a listing of versions."""
 
     key: str
     version_id: str
@@ -114,7 +114,7 @@ class Calls:
         query = {} if version_id is None else {"versionId": version_id}
         reply = self.exchange("HEAD", bucket, key, query)
         if reply.status == 404 or (reply.status == 405 and "x-amz-delete-marker" in reply.headers):
-            # A missing bucket answers a HEAD as a missing key does, without a word.
+            # A missing bucket answers a HEAD as a missing key does, without a body.
             if "x-amz-delete-marker" not in reply.headers:
                 self.check_bucket(bucket)
             return None
@@ -126,7 +126,7 @@ class Calls:
         )
 
     def exists(self, bucket: str, key: str) -> bool:
-        """Tell whether an object is there under a key, and no marker hides it."""
+        """Return whether an object is there under a key, and no marker hides it."""
         return self.head(bucket, key) is not None
 
     def check_bucket(self, bucket: str) -> None:
@@ -150,7 +150,7 @@ class Calls:
         """Return versions and markers of exactly one key, newest first, at most `limit` (1 to 1000)."""
         page = self.version_slice(bucket, key, after, limit)
         own = tuple(version for version in page.versions if version.key == key)
-        # A key stands before all others that begin with it: the first stranger is the end.
+        # A key stands before all others that begin with it: the first unexpected key is the end.
         more = page.after if len(own) == len(page.versions) else None
         return VersionSlice(own, more, page.encoded or not _is_mangled(key))
 
@@ -279,7 +279,7 @@ class _Decoder:
             raise _unreadable(f"a key that is not UTF-8: {text[:80]!r}", self._what) from error
 
     def is_exact(self, key: str) -> bool:
-        """Tell whether a key is spelled byte for byte: XML as it stands mangles some characters."""
+        """Return whether a key is spelled byte for byte: XML as it stands mangles some characters."""
         return self.encoded or not _is_mangled(key)
 
     def size(self, entry: ElementTree.Element) -> int:
@@ -291,7 +291,7 @@ class _Decoder:
 
 
 def _is_mangled(key: str) -> bool:
-    """Tell whether a listing without percent-encoding shows this key, or another one as this.
+    """Return whether a listing without percent-encoding shows this key, or another one as this.
 
     XML reads CR as LF; what XML cannot carry stands there as U+FFFD, or not at all.
     """

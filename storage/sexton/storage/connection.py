@@ -52,7 +52,7 @@ class Connection:
         return reply
 
     def is_fresh(self) -> bool:
-        """Tell whether it may carry another request: not idle for long, nor closed by the other side."""
+        """Return whether it may carry another request: not idle for long, nor closed by the other side."""
         if not self.reusable or self.is_old():
             return False
         try:
@@ -61,7 +61,7 @@ class Connection:
             return False
 
     def is_old(self) -> bool:
-        """Tell whether it was idle for too long."""
+        """Return whether it was idle for too long."""
         return time.monotonic() - self._used_at > _IDLE_S
 
     def close(self) -> None:

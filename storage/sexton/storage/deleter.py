@@ -34,7 +34,7 @@ __all__ = ["READY", "BatchDeleter", "open_deleter"]
 
 _log = logging.getLogger("sexton.storage")
 _HEADS = 8  # looks at folder objects under way at a time
-_ASK_AGAIN_S = 60.0  # what a bucket says of itself is believed so long
+_ASK_AGAIN_S = 60.0  # what a bucket says of itself is accepted so long
 
 READY = 2
 """Requests that may wait, with their bodies built, for a sender: its next one never waits for its caller."""
@@ -202,7 +202,7 @@ class BatchDeleter:
             try:
                 host = self._signer.address(bucket).host
             except StoreUnavailable:
-                # Without an address nothing is known; sending tells why there is none.
+                # Without an address nothing is known; sending says why there is none.
                 return unprobed(bucket)
             aws = host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
             found = self._defaults[bucket] = unprobed(bucket, is_aws=aws)
@@ -216,7 +216,7 @@ def _told(work: Callable[[], BatchResult], bucket: str, count: int) -> BatchResu
     """
     try:
         return work()
-    except Exception as error:  # noqa: BLE001  whatever it is, it is told
+    except Exception as error:  # noqa: BLE001  whatever it is, it is reported
         _log.exception("a reply could not be read: bucket %s", bucket)
         return fault_result(bucket, count, unreadable(error))
 

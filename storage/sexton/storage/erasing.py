@@ -32,7 +32,7 @@ class _Deleter(Protocol):
 class ErasedSlice:
     """What became of the versions of one slice: `erased` of them (`markers` of these were markers) are gone.
 
-    `states` names those that are not. `after` is where to go on, None at the end of the listing. Versions
+    `states` names those that are not. `after` is where to continue, None at the end of the listing. Versions
     were `kept` back because older ones of the same key may stand in the next slice: unless nothing was
     listed, go through the whole once more until `listed` is 0, or only `states` stay. Unless `exact`, the
     listing may show other keys than those that stand there: nothing was erased.

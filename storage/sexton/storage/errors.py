@@ -4,7 +4,7 @@
     └── InvalidBatch        empty, too many, twice the same key, or a key that XML cannot carry
     EnvironmentFault
     └── StoreUnavailable
-        └── NoReply         nothing (whole) came back; `effect_unknown` tells whether the store may have acted
+        └── NoReply         nothing (whole) came back; `effect_unknown` says whether the store may have acted
     StoreRefused            a single call was answered with an error; `code` and `status` are the store's
 
 `effect_unknown` is False only where the store cannot have deleted anything: whoever counts on the old state

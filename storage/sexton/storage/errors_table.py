@@ -26,7 +26,7 @@ class Scope(StrEnum):
 class Row:
     """One row: an S3 error code (or, where the body names none, an HTTP status) and what it means.
 
-    `effect` tells whether the store may have acted; `content` that the request's own content was refused, so
+    `effect` says whether the store may have acted; `content` that the request's own content was refused, so
     that a part of it may pass.
     """
 
@@ -87,7 +87,7 @@ TABLE: tuple[Row, ...] = (
     *_request(
         Kind.BUCKET,
         _NONE,
-        "throttled: the whole bucket waits, other buckets go on",
+        "throttled: the whole bucket waits, other buckets continue",
         "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests",
         "BandwidthLimitExceeded", "429",
     ),
@@ -144,7 +144,7 @@ TABLE: tuple[Row, ...] = (
     *_request(
         Kind.ENVIRONMENT,
         _NONE,
-        "not sent: this process does not hold the lock on its checkpoint, or nobody can tell",
+        "not sent: this process does not hold the lock on its checkpoint, or nobody knows",
         "Fenced",
     ),
     *_request(
@@ -189,7 +189,7 @@ TABLE: tuple[Row, ...] = (
     *_key(
         Kind.REFUSED,
         _NONE,
-        "not sent: the store would fold this spelling into another key, or was not seen to keep it apart",
+        "not sent: the store would fold this key into another key, or was not seen to keep it apart",
         "FoldedKey",
     ),
     *_key(

@@ -1,7 +1,7 @@
-"""Folder objects, on stores that take `dir/` away with `dir`: looked at first, and then left alone.
+"""Folder objects, on stores that take `dir/` away with `dir`: verified first, and then left alone.
 
 A store on a file system may keep the object `dir/` as the folder itself, and remove an empty folder when the
-key `dir` is deleted, which no object has. Any plain key could be such a one, so each is looked at; the store
+key `dir` is deleted, which no object has. Any plain key could be such a one, so each is verified; the store
 lets no object and folder of one name be, so that a key whose own object is there is never held up.
 """
 
@@ -44,6 +44,6 @@ def _look(calls: Calls, bucket: str, key: str) -> KeyState | None:
         return None
     row = classify_single("", reply.status)
     if reply.status != 200 and row.kind in _AGAIN:
-        text = "whether a folder has the key's name could not be looked at"
+        text = "whether a folder has the key's name could not be verified"
         return KeyState(row.kind, str(reply.status), text, reply.status)
     return key_state("FoldedKey", "folder object: the store would take it away with the key")

@@ -40,7 +40,7 @@ class Broken(Exception):
 class Unsent(Broken):
     """The store was not asked anything: not reached, not trusted, or not understood by the other side.
 
-    `of_host` tells whether it may be the fault of the one host, so that others can be reached; `hint` what to
+    `of_host` says whether it may be the fault of the one host, so that others can be reached; `hint` what to
     do about it.
     """
 
@@ -54,7 +54,7 @@ class Unsent(Broken):
 class Reply:
     """Status, headers (their names in lowercase) and the whole body.
 
-    `reusable` tells whether the connection may carry another request.
+    `reusable` says whether the connection may carry another request.
     """
 
     status: int
@@ -103,7 +103,7 @@ class ReplyReader:
         return status
 
     def is_quiet(self) -> bool:
-        """Tell whether nothing came that nobody asked for: no byte, and no end. Raises OSError."""
+        """Return whether nothing came that nobody asked for: no byte, and no end. Raises OSError."""
         return self._channel.receive_now(self._piece) is None
 
     def _head(self, deadline: float) -> tuple[bytes, int, dict[str, str]]:
@@ -139,7 +139,7 @@ class ReplyReader:
         raise Broken(f"not an answer in HTTP: {bytes(self._come[:40])!r}", "TornReply")
 
     def _body(self, method: str, status: int, headers: Mapping[str, str], deadline: float) -> bytes | None:
-        """Return the body, None when it goes on until the connection's end."""
+        """Return the body, None when it continues until the connection's end."""
         if method == "HEAD" or status in (204, 304):
             return b""
         coding = headers.get("transfer-encoding")

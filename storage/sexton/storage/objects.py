@@ -50,7 +50,7 @@ class ObjectStore:
         return self._calls.get(bucket, key)
 
     def exists(self, bucket: str, key: str) -> bool:
-        """Tell whether the object is there; StoreRefused, code NoSuchBucket, without the bucket."""
+        """Return whether the object is there; StoreRefused, code NoSuchBucket, without the bucket."""
         return self._calls.exists(bucket, key)
 
     def list_keys(self, bucket: str, prefix: str = "") -> Iterator[str]:

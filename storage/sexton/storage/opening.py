@@ -82,12 +82,12 @@ def _ask_for_tunnel(channel: Channel, store: Address, proxy: Proxy, deadline: fl
         raise _proxy_failed(proxy, f"did not answer CONNECT {store}: {_reason(error)}") from error
     if 200 <= status < 300:
         return
-    told = f"the proxy {proxy.address} refused CONNECT {store}: HTTP {status}"
+    message = f"the proxy {proxy.address} refused CONNECT {store}: HTTP {status}"
     if status == 407:
         hint = f"its credentials belong into {proxy.setting}: http://user:password@host:port"
-        raise Unsent(told, "ProxyFailed", hint, of_host=False)
+        raise Unsent(message, "ProxyFailed", hint, of_host=False)
     hint = f"may it reach the store? {proxy.setting} names the proxy, NO_PROXY the hosts without one"
-    raise Unsent(told, "EndpointUnreachable", hint)
+    raise Unsent(message, "EndpointUnreachable", hint)
 
 
 def _not_trusted(
@@ -103,8 +103,8 @@ def _not_trusted(
         hint = f"has {_setting(route, host)} the host's name as it stands in the certificate?"
     elif error.verify_code in _OUT_OF_TIME:
         hint = "renew it at the store; or is the clock of this machine wrong?"
-    told = f"the certificate of {host} is not accepted: {wrong}"
-    return Unsent(told, "CertificateRejected", hint, of_host=host is route.store)
+    message = f"the certificate of {host} is not accepted: {wrong}"
+    return Unsent(message, "CertificateRejected", hint, of_host=host is route.store)
 
 
 def _names(route: Route, host: Address, trust: Trust, deadline: float) -> tuple[str, ...]:
@@ -139,9 +139,9 @@ def _no_tls(error: OSError, route: Route, host: Address, first: bytes) -> Unsent
         wrong = "the handshake was not whole in time"
     else:
         wrong = _reason(error)
-    told = f"no TLS with {host}: {wrong}"
+    message = f"no TLS with {host}: {wrong}"
     of_host = host is route.store
-    return Unsent(told, "EndpointUnreachable" if of_host else "ProxyFailed", hint, of_host=of_host)
+    return Unsent(message, "EndpointUnreachable" if of_host else "ProxyFailed", hint, of_host=of_host)
 
 
 def _setting(route: Route, host: Address) -> str:

@@ -48,7 +48,7 @@ def plain_body(items: Sequence[str | Delete], abilities: Abilities) -> DeleteBod
 
 def _plain_keys(items: Sequence[str | Delete]) -> Sequence[str]:
     if items and isinstance(items[0], str):
-        return items  # type: ignore[return-value]  # joining them tells whether all are
+        return items  # type: ignore[return-value]  # joining them says whether all are
     whole = [item for item in items if isinstance(item, Delete)]
     if len(whole) != len(items) or any(_is_bound(item) for item in whole):
         raise TypeError
@@ -132,9 +132,9 @@ def _way(item: Delete, abilities: Abilities) -> KeyState | str:
 
 def _refusal(item: Delete, abilities: Abilities, way: str) -> KeyState | None:
     batch = way == "batch"
-    spelling = abilities.folded_by(item.key, batch=batch)
-    if spelling is not None:
-        return key_state("FoldedKey", f"{spelling}: seen to be kept apart is only what a probe has tried")
+    aliasing = abilities.aliasing_of(item.key, batch=batch)
+    if aliasing is not None:
+        return key_state("FoldedKey", f"{aliasing}: seen to be kept apart is only what a probe has tried")
     checked = abilities.batch_condition if batch else abilities.single_condition
     if item.etag is None:
         # A version that is named is its own condition: nothing else can go in its place.

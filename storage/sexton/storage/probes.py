@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from sexton.storage.abilities import SPELLINGS, Abilities, Ability, Versioning
+from sexton.storage.abilities import ALIASINGS, Abilities, Ability, Versioning
 from sexton.storage.batches import Batches
 from sexton.storage.calls import Calls
 from sexton.storage.errors import NoReply, StoreRefused
@@ -28,7 +28,7 @@ PREFIX = ".sexton-probe/"
 NO_ETAG = f'"{"0" * 32}"'
 """An ETag that no object has."""
 
-# So that the parts of a spelling exist where a file system resolves them one by one.
+# So that the parts of an aliasing exist where a file system resolves them one by one.
 _COMPANIONS = ("{p}dots/a/x", "{p}twice/x", "{p}back/x", "{p}percent/x")
 _LISTED = (
     "a",
@@ -84,7 +84,7 @@ class _Probe:
             return None
 
     def is_there(self, key: str) -> bool:
-        """Tell whether the object is there."""
+        """Return whether the object is there."""
         return self.calls.exists(self.bucket, key)
 
     def delete(self, *items: Delete, known: Abilities | None = None) -> bool:
@@ -137,7 +137,7 @@ def look_up(calls: Calls, batches: Batches, known: Abilities) -> Abilities:
             if error.code != "NotADeleteResult":
                 raise
             probe.why.append(f"{name}: an answer that is none")
-    return replace(known, **found, why_unknown=tuple(probe.why), wary=True)  # type: ignore[arg-type]
+    return replace(known, **found, why_unknown=tuple(probe.why), strict=True)  # type: ignore[arg-type]
 
 
 def _trials(probe: _Probe, versioning: Versioning) -> Mapping[str, object]:
@@ -146,13 +146,13 @@ def _trials(probe: _Probe, versioning: Versioning) -> Mapping[str, object]:
     first = probe.prefix + "first"
     if probe.ask("put", lambda: probe.calls.put(probe.bucket, first, b"x")) is None:
         return found
-    spellings = _spellings(probe)
+    aliasings = _aliasings(probe)
     return found | {
-        "keeps_folders": _folders(probe, spellings["single_folds"]),
+        "keeps_folders": _folders(probe, aliasings["single_aliases"]),
         "refuses_1001": _limit(probe, versioning),
         "batch_condition": _condition(probe, "batch", probe.delete),
         "single_condition": _condition(probe, "single", probe.delete_one),
-        **spellings,
+        **aliasings,
         **_listing(probe),
     }
 
@@ -223,9 +223,9 @@ def _condition(probe: _Probe, way: str, delete: Callable[[Delete], bool]) -> Abi
     return Ability.of(refused and delete(Delete(key, etag)) and not probe.is_there(key))
 
 
-def _folders(probe: _Probe, folds: frozenset[str]) -> Ability:
+def _folders(probe: _Probe, aliases: frozenset[str]) -> Ability:
     """Return whether the object `k/` stays when `k` is deleted, which is not there."""
-    if "trailing slash" in folds:
+    if "trailing slash" in aliases:
         return Ability.UNKNOWN  # it could not be removed again
     folder = f"{probe.prefix}folder/"
     if probe.ask("put folder", lambda: probe.calls.put(probe.bucket, folder, b"")) is None:
@@ -234,16 +234,16 @@ def _folders(probe: _Probe, folds: frozenset[str]) -> Ability:
     return Ability.of(probe.is_there(folder))
 
 
-def _spellings(probe: _Probe) -> Mapping[str, frozenset[str]]:
+def _aliasings(probe: _Probe) -> Mapping[str, frozenset[str]]:
     for companion in _COMPANIONS:
         probe.put(companion.format(p=probe.prefix))
-    batch = {s.name: [_survives(probe, *pair, probe.delete) for pair in s.pairs] for s in SPELLINGS if s.xml}
-    single = {s.name: [_survives(probe, *pair, probe.delete_one) for pair in s.pairs] for s in SPELLINGS}
+    batch = {s.name: [_survives(probe, *pair, probe.delete) for pair in s.pairs] for s in ALIASINGS if s.xml}
+    single = {s.name: [_survives(probe, *pair, probe.delete_one) for pair in s.pairs] for s in ALIASINGS}
     return {
         "batch_keeps": _named(batch, all),
-        "batch_folds": _named(batch, lambda answers: False in answers),
+        "batch_aliases": _named(batch, lambda answers: False in answers),
         "single_keeps": _named(single, all),
-        "single_folds": _named(single, lambda answers: False in answers),
+        "single_aliases": _named(single, lambda answers: False in answers),
     }
 
 
@@ -286,7 +286,7 @@ def _listing(probe: _Probe) -> Mapping[str, Ability]:
 
 
 def _clean_up(probe: _Probe, versioning: Versioning) -> None:
-    """Remove what the probe has made; what cannot be removed is told."""
+    """Remove what the probe has made; what cannot be removed is reported."""
     for prefix in (probe.prefix,) if probe.under else (probe.prefix, "/" + probe.prefix):
         left = probe.ask("clean up", lambda: _remove(probe, prefix, versioning))  # noqa: B023
         if left:

@@ -33,8 +33,8 @@ def is_clean(sent: DeleteBody, reply: RawReply) -> bool:
         return True
     if b"<Error" in reply.body or b"DeleteMarker" in reply.body or not sent.plain:
         return False
-    told = _DELETED_KEY.findall(reply.body)
-    return len(told) == sent.count and set(told) == set(sent.escaped)
+    message = _DELETED_KEY.findall(reply.body)
+    return len(message) == sent.count and set(message) == set(sent.escaped)
 
 
 def scan_errors(sent: DeleteBody, reply: RawReply) -> dict[int, tuple[str, str]] | None:
@@ -67,7 +67,8 @@ def scan_errors(sent: DeleteBody, reply: RawReply) -> dict[int, tuple[str, str]]
 
 
 def _repeats(sent: DeleteBody, body: bytes) -> bool:
-    """Tell whether the entries of a reply are exactly the keys as they were sent, in order and nothing else.
+    """Return whether the entries of a reply are exactly the keys as they were sent, in order and nothing
+    else.
 
     One comparison of memory. Keys are escaped, so no entry can hide in what is equal; before and after it
     there must be no entry at all.

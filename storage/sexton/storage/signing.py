@@ -182,11 +182,11 @@ class RequestSigner:
             raise InvalidBatch(f"not a bucket name: {bucket!r}") from error
         except BotoCoreError as error:
             raise CredentialsUnavailable(
-                f"the bucket's address cannot be told: {bucket}: {error}", hint=_CREDENTIALS_HINT
+                f"the bucket's address cannot be determined: {bucket}: {error}", hint=_CREDENTIALS_HINT
             ) from error
         captured, self._captured = self._captured, None
         if captured is None:
-            raise StoreUnavailable(f"the bucket's address cannot be told: {bucket}")
+            raise StoreUnavailable(f"the bucket's address cannot be determined: {bucket}")
         return _address(bucket, captured)
 
     def _capture(self, request: AWSPreparedRequest, **_: object) -> Any:

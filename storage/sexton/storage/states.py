@@ -1,7 +1,7 @@
 """What became of each key of a request: one state per key, driven by the store's reply.
 
-A key that no state names is gone. A state is a fact about one exchange, not yet an outcome: whether a key is
-sent again, looked at first, or given up is the caller's to decide.
+A key that no state names is gone. A state is a fact about one exchange, not yet its outcome: whether a key is
+sent again, verified first, or given up is the caller's to decide.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class KeyState:
 
     @property
     def effect_unknown(self) -> bool:
-        """True when the store may have acted without a word about it: look before the key is sent again."""
+        """True when the store may have acted without saying so: verify before the key is sent again."""
         return self.effect is Effect.UNKNOWN
 
     def __str__(self) -> str:

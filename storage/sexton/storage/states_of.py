@@ -1,8 +1,8 @@
 """Reading an unclean reply to DeleteObjects: one state for each item that is not plainly gone.
 
-Nothing is believed that the reply does not say of exactly one item. A key that the reply leaves out, or names
-more often than it was sent, is unaccounted; so is every key beside a stranger that cannot be explained, since
-the reply may be another request's.
+Nothing is accepted that the reply does not say of exactly one item. A key that the reply leaves out, or names
+more often than it was sent, is unaccounted; so is every key beside an unexpected key that cannot be
+explained, since the reply may be another request's.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class _Entry:
 @dataclass(slots=True)
 class _Reading:
     items: Sequence[Delete]
-    told: list[list[_Entry]]
-    strangers: list[_Entry] = field(default_factory=list)
+    message: list[list[_Entry]]
+    unexpected: list[_Entry] = field(default_factory=list)
 
 
 def read_reply(bucket: str, items: Sequence[Delete], reply: RawReply) -> BatchResult:
@@ -60,8 +60,8 @@ def read_reply(bucket: str, items: Sequence[Delete], reply: RawReply) -> BatchRe
         bucket,
         len(items),
         states,
-        {i: reading.told[i][0].marker or "" for i in gone if reading.told[i][0].made_marker},
-        frozenset(i for i in gone if _erased_marker(reading.told[i][0])),
+        {i: reading.message[i][0].marker or "" for i in gone if reading.message[i][0].made_marker},
+        frozenset(i for i in gone if _erased_marker(reading.message[i][0])),
         (reply.request_id,) if reply.request_id else (),
         Effect.UNKNOWN if unknown else Effect.KNOWN,
         retry_after_s=retry_after(reply.headers),
@@ -149,9 +149,9 @@ def _assign(items: Sequence[Delete], entries: Sequence[_Entry]) -> _Reading:
             # Some stores leave the version id out of the reply, or tell that of the new marker.
             index = indexes[0]
         if index is None:
-            reading.strangers.append(entry)
+            reading.unexpected.append(entry)
         else:
-            reading.told[index].append(entry)
+            reading.message[index].append(entry)
     return reading
 
 
@@ -160,11 +160,11 @@ def _may_be(item: Delete, entry: _Entry) -> bool:
 
 
 def _state(reading: _Reading, index: int) -> KeyState | None:
-    entries = reading.told[index]
+    entries = reading.message[index]
     if not entries:
         return key_state("MissingFromReply")
     if len(entries) > 1:
-        # Deleted and failed, or any of it twice: it may be gone, so that not even a final error is believed,
+        # Deleted and failed, or any of it twice: it may be gone, so that not even a final error is accepted,
         # which would end in a dead letter for what is gone. It is of unknown effect, and verified.
         words = ", ".join(entry.code or "Error" if entry.is_error else "Deleted" for entry in entries[:3])
         return key_state("AmbiguousReply", f"named {len(entries)} times: {words}")
@@ -177,14 +177,14 @@ def _doubted(reading: _Reading, states: Mapping[int, KeyState]) -> dict[int, Key
 
     A store may fold a key in its echo: then the echo of a missing key could stand under a neighbour's name.
     """
-    missing = {_loose(reading.items[i].key) for i, entries in enumerate(reading.told) if not entries}
-    unexplained = [entry for entry in reading.strangers if _loose(entry.key) not in missing]
+    missing = {_loose(reading.items[i].key) for i, entries in enumerate(reading.message) if not entries}
+    unexplained = [entry for entry in reading.unexpected if _loose(entry.key) not in missing]
     doubted = {}
     for index, item in enumerate(reading.items):
         if index in states:
             continue
         if unexplained:
-            doubted[index] = key_state("NotAskedFor", f"beside a stranger: {unexplained[0].key!r}")
+            doubted[index] = key_state("NotAskedFor", f"beside an unexpected key: {unexplained[0].key!r}")
         elif missing and _loose(item.key) in missing:
             doubted[index] = key_state("AmbiguousReply", "may be the echo of another key")
     return doubted

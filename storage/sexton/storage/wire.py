@@ -60,9 +60,9 @@ class Wire:
     needed grow old and are dropped. Raises InvalidSettings for CAs that cannot be read, or a proxy that is
     none.
 
-    A store cannot fence a client: a process that was paused goes on where it stood, also when another one has
-    taken its place. So the last thing before a request leaves, its connection open, is a call of `fence`. Not
-    only before deletes: what a look or a probe shows is decided upon, too.
+    A store cannot fence a client: a process that was paused continues where it stood, also when another one
+    has taken its place. So the last thing before a request leaves, its connection open, is a call of `fence`.
+    Not only before deletes: what a look or a probe shows is decided upon, too.
     """
 
     def __init__(self, settings: StoreSettings, ca_bundle: str | None) -> None:
@@ -105,7 +105,7 @@ class Wire:
         return RawReply(reply.status, reply.headers.get("x-amz-request-id", ""), reply.body, reply.headers)
 
     def folds_paths(self, url: str) -> bool:
-        """Tell whether a proxy reads the path of a URL: if it normalises it, the signature is wrong."""
+        """Return whether a proxy reads the path of a URL: if it normalises it, the signature is wrong."""
         try:
             return self._route(url[: url.index("/", 8)]).is_forwarded
         except Unsent:

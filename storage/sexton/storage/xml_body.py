@@ -48,7 +48,7 @@ _NONCHARACTERS = (b"\xef\xbf\xbe", b"\xef\xbf\xbf")
 class DeleteBody:
     """A request body and the XML-escaped keys in it, in the order of the body, U+0000 between them.
 
-    `plain` tells that no entry holds more than its key.
+    `plain` says that no entry holds more than its key.
     """
 
     data: bytes
@@ -63,7 +63,7 @@ class DeleteBody:
 
 
 def xml_unsafe(key: str) -> bool:
-    """Tell whether a key holds what a DeleteObjects body cannot carry unchanged (XML 1.0, 2.2 and 2.11).
+    """Return whether a key holds what a DeleteObjects body cannot carry unchanged (XML 1.0, 2.2 and 2.11).
 
     That is CR, LF, every other control character below U+0020 but TAB, U+FFFE, U+FFFF and lone surrogates.
     """
@@ -99,7 +99,7 @@ def build_body(keys: Sequence[str]) -> DeleteBody:
 
 
 def build_items(items: Sequence[Delete]) -> DeleteBody:
-    """Return the body for items with conditions or versions; their keys have been looked at before.
+    """Return the body for items with conditions or versions; their keys have been verified before.
 
     Raises InvalidBatch for an empty, too long or repeating list, or a key for which `xml_unsafe` holds.
     """
@@ -146,7 +146,7 @@ def _escaped(raw: bytes) -> bytes:
 
 
 def _holds_noncharacter(raw: bytes) -> bool:
-    # Most keys are ASCII, which one pass by machine words tells; the two searches cost as much as the rest.
+    # Most keys are ASCII, which one pass by machine words shows; the two searches cost as much as the rest.
     return not raw.isascii() and any(char in raw for char in _NONCHARACTERS)
 
 

@@ -37,7 +37,7 @@ app = typer.Typer(
 
 _EXAMPLES = """\b
 Examples:
-  sexton reaper run --once       work off what is there, then exit
+  sexton reaper run --once       process what is there, then exit
   sexton reaper run              keep running until SIGTERM
   sexton reaper run --dry-run    show what would become of each waiting intent
 """
@@ -50,7 +50,7 @@ def _noun() -> None:
 
 @app.command(epilog=_EXAMPLES, short_help="take intents, judge them, delete, write outcomes")
 def run(
-    once: Annotated[bool, typer.Option("--once", help="work off what is there and exit")] = False,
+    once: Annotated[bool, typer.Option("--once", help="process what is there and exit")] = False,
     dry: Annotated[
         bool, typer.Option("--dry-run", help="judge and report what is there; writes nothing anywhere")
     ] = False,
@@ -71,7 +71,7 @@ def run(
     from sexton.schemas.cluster import reach
 
     settings = settings_module.load(checkpoint=checkpoint, metrics_port=metrics_port)
-    reach(settings)  # brokers that are away are told soon, and before a JVM is started
+    reach(settings)  # brokers that are away are reported soon, and before a JVM is started
     if dry:
         show_dry_run(settings, output_format)
     else:
@@ -79,9 +79,9 @@ def run(
 
 
 def show_dry_run(settings: settings_module.Settings, output_format: OutputFormat) -> None:
-    """Print a line for each record of the backlog, then how often each word came."""
+    """Print a line for each record of the backlog, then how often each outcome came."""
     from sexton.schemas.registry import open_codec
-    from sexton.streaming_jobs.reaper.dry_run import about, dry_run, keys_by_word, line_of, summed, word_of
+    from sexton.streaming_jobs.reaper.dry_run import about, dry_run, keys_by_kind, kind_of, line_of, summed
     from sexton.streaming_jobs.spark import open_session
 
     spark = open_session(settings, "sexton-dry-run")
@@ -91,20 +91,20 @@ def show_dry_run(settings: settings_module.Settings, output_format: OutputFormat
     skipped: list[int] = []
     try:
         for decision in dry_run(settings, spark, skipped.append):
-            words[word_of(decision)] += 1
+            words[kind_of(decision)] += 1
             of = about(decision, codec)
-            keys.update(keys_by_word(decision, of.keys))
+            keys.update(keys_by_kind(decision, of.keys))
             if output_format is OutputFormat.JSON:
                 print(json.dumps({type(decision).__name__: to_json(decision)}))
             else:
                 print(line_of(decision, of))
     finally:
         spark.stop()
-    told = [summed(words, "record"), summed(keys, "key")]
+    message = [summed(words, "record"), summed(keys, "key")]
     left_out = sum(skipped)
     if left_out:
-        told.append(f"{left_out} without a value, left out: such a record asks for nothing")
-    print(f"dry run: {'; '.join(told)}; nothing was written", file=sys.stderr)
+        message.append(f"{left_out} without a value, left out: such a record asks for nothing")
+    print(f"dry run: {'; '.join(message)}; nothing was written", file=sys.stderr)
 
 
 def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
@@ -146,7 +146,7 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
         if not stop.is_set:
             Reaper(settings, spark, stop, once=once, metrics_port=port).run()
     finally:
-        # A JVM that is gone needs no stop, and what the reaper raised is what has to be told.
+        # A JVM that is gone needs no stop, and what the reaper raised is what has to be reported.
         with suppress(OSError, Py4JError):
             spark.stop()
 
@@ -164,5 +164,5 @@ def await_free_checkpoint(settings: settings_module.Settings, stop: StopFlag) ->
 
     identity = local_identity(checkpoint_of(settings))
     if identity is not None:
-        tell = Progress().note
-        CheckpointLock(settings, identity).await_free(lambda by: tell("locked", holder=by), stop.wait)
+        report = Progress().note
+        CheckpointLock(settings, identity).await_free(lambda by: report("locked", holder=by), stop.wait)

@@ -77,13 +77,13 @@ def open_session(
     builder = (
         SparkSession.builder.appName(app)
         .config("spark.sql.session.timeZone", "UTC")
-        # The waiting room's tasks get their share beside the query's, and no more.
+        # The delay queue's tasks get their share beside the query's, and no more.
         .config("spark.scheduler.mode", "FAIR")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.python.worker.reuse", "true")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "2000")
-        # A task begins to send once its first batch is there, and goes on while the next is fetched.
+        # A task begins to send once its first batch is there, and continues while the next is fetched.
         .config("spark.sql.execution.arrow.maxBytesPerBatch", str(2 * 1024 * 1024))
         .config("spark.sql.streaming.numRecentProgressUpdates", "10")
     )
@@ -124,7 +124,8 @@ def jvm_process(spark: SparkSession) -> subprocess.Popen[bytes] | None:
 
 
 def _leave_stop_signals_to_us(session: SparkSession) -> None:
-    """Let the JVM go on when all processes of a service are told to stop; without us it ends by itself.
+    """Let the JVM continue when all processes of a service are told to stop; without us it ends by
+    itself.
 
     SIGINT it ignores from the start: PySpark sees to that.
     """

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 from sexton.schemas.errors import SextonError
-from sexton.schemas.telling import tell_error
+from sexton.schemas.reporting import report_error
 from sexton.streaming_jobs.commands import app
 
 
@@ -20,7 +20,7 @@ def main() -> None:
     try:
         app(["run", *sys.argv[1:]])
     except SextonError as error:
-        sys.exit(tell_error(error))
+        sys.exit(report_error(error))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sexton.consumers import fold
 from sexton.deploy.demo.evidence import Evidence
 from sexton.schemas import events
-from sexton.schemas.events import OutcomeWord
+from sexton.schemas.events import OutcomeKind
 
 __all__ = ["CHECKS", "Expected", "Result", "check"]
 
@@ -32,7 +32,7 @@ class Result:
 
     @property
     def held(self) -> bool:
-        """Tell whether the promise held."""
+        """Return whether the promise held."""
         return not self.faults
 
 
@@ -54,9 +54,9 @@ def _before_move(evidence: Evidence, expected: Expected) -> Iterable[str]:
 
 def _after_move(evidence: Evidence, expected: Expected) -> Iterable[str]:
     for intent in _named(evidence, expected.after_move):
-        word = _words(evidence).get(intent.intent_id)
-        if word is not OutcomeWord.STALE:
-            yield f"intent {intent.intent_id} is {word or 'pending'}, not stale"
+        kind = _words(evidence).get(intent.intent_id)
+        if kind is not OutcomeKind.STALE:
+            yield f"intent {intent.intent_id} is {kind or 'pending'}, not stale"
         for key in _keys(intent):
             if key not in evidence.left:
                 yield f"a stale owner's delete took effect: {key}"
@@ -100,7 +100,7 @@ def _receipts(evidence: Evidence, _: Expected) -> Iterable[str]:
     receipted = {
         key
         for intent in evidence.intents
-        if words.get(intent.intent_id) is OutcomeWord.DELETED
+        if words.get(intent.intent_id) is OutcomeKind.DELETED
         for key in _keys(intent)
     }
     for key in sorted(receipted & evidence.left):
@@ -123,9 +123,9 @@ CHECKS: dict[str, Check] = {
 
 def _went(evidence: Evidence, ids: Sequence[str]) -> Iterable[str]:
     for intent in _named(evidence, ids):
-        word = _words(evidence).get(intent.intent_id)
-        if word is not OutcomeWord.DELETED:
-            yield f"intent {intent.intent_id} is {word or 'pending'}, not deleted"
+        kind = _words(evidence).get(intent.intent_id)
+        if kind is not OutcomeKind.DELETED:
+            yield f"intent {intent.intent_id} is {kind or 'pending'}, not deleted"
         for key in _keys(intent):
             if key in evidence.left:
                 yield f"still in the bucket: {key}"
@@ -145,7 +145,7 @@ def _named(evidence: Evidence, ids: Sequence[str]) -> list[events.DeletionIntent
     return [intent for intent in evidence.intents if intent.intent_id in ids]
 
 
-def _words(evidence: Evidence) -> dict[str, OutcomeWord]:
+def _words(evidence: Evidence) -> dict[str, OutcomeKind]:
     by_id: dict[str, list[events.Outcome | events.DeadLetter]] = {}
     for outcome in evidence.outcomes:
         by_id.setdefault(outcome.intent_id, []).append(outcome)
@@ -153,7 +153,7 @@ def _words(evidence: Evidence) -> dict[str, OutcomeWord]:
         intent.intent_id: fold.fold(intent.intent_id, intent, by_id.get(intent.intent_id, ()))
         for intent in evidence.intents
     }
-    return {intent_id: OutcomeWord(each.state) for intent_id, each in folded.items() if each.final}
+    return {intent_id: OutcomeKind(each.state) for intent_id, each in folded.items() if each.final}
 
 
 def _keys(intent: events.DeletionIntent) -> list[str]:

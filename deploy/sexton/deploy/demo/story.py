@@ -45,7 +45,7 @@ class Narrator(Protocol):
 
 @dataclass
 class Story:
-    """Plays the story on an installation; `reap` runs the reaper until everything there is worked off."""
+    """Plays the story on an installation; `reap` runs the reaper until everything there is processed."""
 
     settings: Settings
     bucket: str

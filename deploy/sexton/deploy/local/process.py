@@ -61,7 +61,7 @@ def started(pid: int) -> Process:
 
 
 def alive(process: Process) -> bool:
-    """Tell whether exactly this process still runs; a zombie does not."""
+    """Return whether exactly this process still runs; a zombie does not."""
     _reap(process.pid)
     return _start(process.pid) == process.start
 
@@ -89,7 +89,7 @@ def stop(processes: Sequence[Process], *, term_seconds: float = _TERM_SECONDS) -
 
 
 def last_lines(log: Path, count: int = 15) -> str:
-    """Return the end of a log file, for the error that tells why a part did not start."""
+    """Return the end of a log file, for the error that says why a part did not start."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 16_384))

@@ -209,7 +209,7 @@ class LocalStack:
             process.stop([victim], term_seconds=5)
 
     def started(self, name: str) -> bool:
-        """Tell whether a process of that name was started, alive or not."""
+        """Return whether a process of that name was started, alive or not."""
         return name in self._state.processes
 
     def end(self, name: str) -> None:

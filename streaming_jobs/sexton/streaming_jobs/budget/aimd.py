@@ -41,9 +41,11 @@ class Rule:
     gentle: float = 0.85
     """Factor of a decrease that comes after the rate has grown again."""
     hard: float = 0.7
-    """Factor when the store goes on to say no although the rate has hardly grown since the last decrease."""
+    """Factor when the store continues to say no although the rate has hardly grown since the last
+    decrease.
+    """
     hardly: float = 1.05
-    """Growth since the last decrease below which the store is taken to go on saying no."""
+    """Growth since the last decrease below which the store is taken to continue saying no."""
     period_keys: float = 300_000.0
     """From a decrease until the rate is back where it was: the time of so many keys, within these bounds.
 

@@ -93,7 +93,7 @@ class SharedBudget:
     """The budget of this process's tasks, `tasks` of which run at most at once on the whole cluster.
 
     While the board cannot be reached each process keeps to its share, the last rate it knew divided by
-    `tasks`: stricter than together, for nobody can tell how many of the others are at work.
+    `tasks`: stricter than together, for nobody knows how many of the others are at work.
     """
 
     board: Board

@@ -117,7 +117,7 @@ def check_binding(found: Binding | None, now: Binding) -> None:
 def check_retention(
     committed: Mapping[int, int], earliest: Mapping[int, int], topic: str = "", hint: str | None = None
 ) -> None:
-    """Raise CheckpointRefused that names the first range which is gone before it was worked off."""
+    """Raise CheckpointRefused that names the first range which is gone before it was processed."""
     where = f"topic {topic}, " if topic else ""
     for partition, offset in sorted(committed.items()):
         first = earliest.get(partition)
@@ -127,7 +127,7 @@ def check_retention(
             )
         if first > offset:
             raise CheckpointRefused(
-                f"intents were removed before they were worked off: {where}partition {partition}, "
+                f"intents were removed before they were processed: {where}partition {partition}, "
                 f"offsets {offset} to {first - 1}",
                 hint=hint or _HINT_LOST,
             )
@@ -290,19 +290,19 @@ class Checkpoint:
         return parse_offsets(text, self._topic, name)
 
     def waiting(self) -> str | None:
-        """Return the newest text about the waiting room, None before the first one."""
+        """Return the newest text about the delay queue, None before the first one."""
         return self._newest(_WAITING)
 
     def commit_waiting(self, text: str) -> None:
-        """Write the next text about the waiting room; the last few before it are kept."""
+        """Write the next text about the delay queue; the last few before it are kept."""
         self._append(_WAITING, text)
 
     def waiting_begun(self) -> str | None:
-        """Return the newest text about what of the waiting room was begun, None before the first one."""
+        """Return the newest text about what of the delay queue was begun, None before the first one."""
         return self._newest(_WAITING_BEGUN)
 
     def begin_waiting(self, text: str) -> None:
-        """Write down what is about to be worked off; without it a crash leaves no trace of what was sent."""
+        """Write down what is about to be processed; without it a crash leaves no trace of what was sent."""
         self._append(_WAITING_BEGUN, text)
 
     def _newest(self, folder: str) -> str | None:

@@ -15,7 +15,7 @@ __all__ = ["Counts"]
 class Counts:
     """Counters of one task or of many.
 
-    `intents` and `keys` are by outcome word, plus `deferred`, `skipped` and `duplicate`; `seconds` is wall
+    `intents` and `keys` are by outcome, plus `deferred`, `skipped` and `duplicate`; `seconds` is wall
     time by stage.
     For each micro-batch: records = the sum over `intents`.
     """
@@ -31,7 +31,7 @@ class Counts:
     keys_retried: int = 0
     throttled: int = 0
     returned: int = 0
-    troubled: dict[str, str] = field(default_factory=dict)
+    failing: dict[str, str] = field(default_factory=dict)
     healthy: set[str] = field(default_factory=set)
     reached: dict[int, int] = field(default_factory=dict)
     oldest_us: int | None = None
@@ -48,13 +48,13 @@ class Counts:
         self.intents[state] += 1
         self.keys[state] += keys
 
-    def settled(self, word: str, keys: Mapping[str, int]) -> None:
-        """Note one intent with its final word, and its keys by word."""
-        self.intents[word] += 1
+    def settled(self, kind: str, keys: Mapping[str, int]) -> None:
+        """Note one intent with its final outcome, and its keys by outcome."""
+        self.intents[kind] += 1
         for each, number in keys.items():
             self.keys[each] += number
 
-    def came_back(self) -> None:
+    def came_due(self) -> None:
         """Note an intent that came back from waiting; it was counted as deferred before."""
         self.returned += 1
 
@@ -87,7 +87,7 @@ class Counts:
             self.keys_retried + other.keys_retried,
             self.throttled + other.throttled,
             self.returned + other.returned,
-            {**self.troubled, **other.troubled},
+            {**self.failing, **other.failing},
             self.healthy | other.healthy,
             reached,
             min(oldest) if oldest else None,

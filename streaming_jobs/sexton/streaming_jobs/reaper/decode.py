@@ -1,7 +1,7 @@
 """Stage 1, decode: raw records to intents. What is not exactly one intent becomes a dead letter, whole.
 
 A record of the `deferred` topic holds an intent byte for byte, and the position at which it first stood. That
-position is believed there and nowhere else: only Sexton's own jobs write that topic.
+position is accepted there and nowhere else: only Sexton's own jobs write that topic.
 
 No neighbour is harmed: each record is decided by itself. A null value is a tombstone that some tool wrote; it
 asks for nothing and is only counted.
@@ -21,7 +21,7 @@ from sexton.streaming_jobs.reaper.key_progress import Before, before_of
 
 __all__ = ["Decoded", "Record", "Rejected", "Skipped", "decode", "decode_deferred", "doubted"]
 
-_MAX_COPY_BYTES = 2 * MAX_INTENT_BYTES  # of a deferred copy, which tells of each key, too
+_MAX_COPY_BYTES = 2 * MAX_INTENT_BYTES  # of a deferred copy, which says of each key, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def _too_large(record: Record, size: int, most: int) -> str:
 
 
 def _names_no_folder(intent: events.DeletionIntent) -> bool:
-    """Tell whether its prefix is all that is wrong: that is well told, and refused by the judge (X-16)."""
+    """Return whether its prefix is all that is wrong: that is well told, and refused by the judge (X-16)."""
     action = intent.action
     if not isinstance(action, events.DeletePrefix):
         return False
@@ -143,8 +143,8 @@ def decode_deferred(codec: Codec, record: Record) -> Decoded | Rejected | Skippe
 def doubted(decoded: Decoded) -> Decoded:
     """Return an intent that waited as one of which any key may have been sent, by nobody knows whom.
 
-    Its copies were several, and what the others knew of its keys is gone with them: no word of no effect is
-    written without a look. What this copy knows to be gone stays gone.
+    Its copies were several, and what the others knew of its keys is gone with them: no outcome of no effect
+    is written without verification. What this copy knows to be gone stays gone.
     """
     assert decoded.waited is not None
     waited = replace(decoded.waited, effect_unknown=True, keys=None)

@@ -22,7 +22,7 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.errors import UndecodableRecord
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
-from sexton.schemas.words import counted
+from sexton.schemas.text import counted
 from sexton.streaming_jobs.reaper.checkpoint import Checkpoint, check_binding
 from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.preflight import check_topics
@@ -30,7 +30,7 @@ from sexton.streaming_jobs.reaper.settle import key_count
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, make_task
 from sexton.streaming_jobs.spark import kafka_source_options
 
-__all__ = ["About", "Decision", "about", "dry_run", "keys_by_word", "line_of", "summed", "word_of"]
+__all__ = ["About", "Decision", "about", "dry_run", "keys_by_kind", "kind_of", "line_of", "summed"]
 
 _EARLIEST = -2  # Spark's number for the first offset that is there
 _UNBOUNDED = 2**63 - 1
@@ -43,8 +43,8 @@ def dry_run(
 ) -> Iterator[Decision]:
     """Yield what the reaper would write for each record of the backlog.
 
-    Records without a value yield nothing; `skipped` is told at the end how many they were. Raises what the
-    reaper's start raises.
+    Records without a value yield nothing; `skipped` is reported at the end how many they were. Raises what
+    the reaper's start raises.
     """
     cluster = Cluster(settings)
     binding = check_topics(settings, cluster)
@@ -103,35 +103,37 @@ def about(decision: Decision, codec: Codec) -> About:
     return About(intent.intent_id, intent.tenant, bucket, key_count(intent.action))
 
 
-def keys_by_word(decision: Decision, keys: int) -> Mapping[str, int]:
-    """Return how many of the keys would get which word."""
-    return decision.counts if isinstance(decision, events.Outcome) else {word_of(decision): keys}
+def keys_by_kind(decision: Decision, keys: int) -> Mapping[str, int]:
+    """Return how many of the keys would get which outcome."""
+    return decision.counts if isinstance(decision, events.Outcome) else {kind_of(decision): keys}
 
 
 def line_of(decision: Decision, of: About) -> str:
-    """Return a decision as a line for people: where, which intent, its word and why, whose, and how much."""
+    """Return a decision as a line for people: where, which intent, its outcome and why, whose, and how
+    much.
+    """
     if isinstance(decision, events.Outcome):
         place, reason = decision.position, decision.verdict.reason
     else:
         place = decision.position if isinstance(decision, events.DeadLetter) else decision.first
         reason = decision.reason
-    named = (of.intent_id, word_of(decision), reason, of.tenant, of.bucket, counted(of.keys, "key"))
+    named = (of.intent_id, kind_of(decision), reason, of.tenant, of.bucket, counted(of.keys, "key"))
     return "  ".join([f"{place.partition}/{place.offset}", *(name or "-" for name in named)])
 
 
 def summed(words: Counter[str], noun: str) -> str:
-    """Return how many there are, and how many of each word."""
+    """Return how many there are, and how many of each outcome."""
     return " ".join(
-        [counted(words.total(), noun), *(f"{word}={n}" for word, n in sorted(words.items()) if n)]
+        [counted(words.total(), noun), *(f"{kind}={n}" for kind, n in sorted(words.items()) if n)]
     )
 
 
-def word_of(decision: Decision) -> str:
-    """Return what would become of a record, in one word."""
+def kind_of(decision: Decision) -> str:
+    """Return what would become of a record, in one outcome."""
     match decision:
         case events.Outcome():
             return decision.outcome.value
         case events.DeadLetter():
-            return events.OutcomeWord.DEAD_LETTERED.value
+            return events.OutcomeKind.DEAD_LETTERED.value
         case _:
             return records.DEFERRED

@@ -1,11 +1,11 @@
 """Stage 3, execute: the keys of all intents that passed, merged by bucket into requests of 1,000.
 
 Keys of all tenants of a bucket share requests; an item that several intents name goes over the wire once.
-Each bucket has a lane of its own: one that is throttled, missing or slow never holds up another. A key that
-met trouble is sent again, looked at or given up by itself, and its neighbours go on. Phases are kept: the
+Each bucket has a bucket of its own: one that is throttled, missing or slow never holds up another. A key that
+met trouble is sent again, verified or given up by itself, and its neighbours continue. Phases are kept: the
 next phase of an intent starts when everything before it is acknowledged gone (a commit object before its
 data). A fault of the whole environment ends the task: nothing of the micro-batch is settled then, and it is
-worked off again from its start.
+processed again from its start.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sexton.schemas import events
+from sexton.streaming_jobs.reaper.buckets import Bucket
 from sexton.streaming_jobs.reaper.execution import Execution
 from sexton.streaming_jobs.reaper.expiry import expire
-from sexton.streaming_jobs.reaper.fates import Fate
-from sexton.streaming_jobs.reaper.lanes import Lane
+from sexton.streaming_jobs.reaper.item_outcomes import ItemOutcome
 from sexton.streaming_jobs.reaper.paced import Deleter, OnePacer, Pacer
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixStep
 from sexton.streaming_jobs.reaper.prefixes import work_prefix
@@ -57,20 +57,20 @@ class Executor:
     def add(self, execution: Execution) -> None:
         """Queue the first phase of an intent; sends whatever fills a request."""
         self.sender.started = self.sender.started or self.clock()
-        lane = execution.lane = self._lane(execution.action)
+        bucket = execution.bucket = self._bucket_of(execution.action)
         if execution.overdue:
             self._overdue.append(execution)
-        if lane.closed is not None:
-            execution.held = lane.closed
-        elif lane.abilities is None:
-            lane.unprobed.append(execution)
+        if bucket.closed is not None:
+            execution.held = bucket.closed
+        elif bucket.abilities is None:
+            bucket.unprobed.append(execution)
         else:
-            self.sender.begin(execution, lane)
-        # Also for a lane that waits for its probe: the answer may be among what has come back.
-        self.sender.pump(lane)
+            self.sender.begin(execution, bucket)
+        # Also for a bucket that waits for its probe: the answer may be among what has come back.
+        self.sender.pump(bucket)
 
     def finish(self) -> None:
-        """Send the rest, then phase after phase; returns when every key has a fate.
+        """Send the rest, then phase after phase; returns when every key has an outcome.
 
         Raises EnvironmentFault when something is wrong with everything.
         """
@@ -90,51 +90,53 @@ class Executor:
         """Return what became of an intent, after `finish`."""
         return result_of(execution, self.sender.request_ids)
 
-    def troubled(self) -> dict[str, str]:
+    def failing(self) -> dict[str, str]:
         """Return the buckets that were closed, with the reason."""
-        lanes = self.sender.lanes.values()
-        return {lane.bucket: lane.closed.reason for lane in lanes if lane.closed is not None}
+        buckets = self.sender.buckets.values()
+        return {bucket.name: bucket.closed.reason for bucket in buckets if bucket.closed is not None}
 
     def healthy(self) -> set[str]:
         """Return the buckets that did some work and are open."""
-        return {lane.bucket for lane in self.sender.lanes.values() if lane.closed is None and lane.done}
+        return {
+            bucket.name for bucket in self.sender.buckets.values() if bucket.closed is None and bucket.done
+        }
 
-    def _lane(self, action: events.DeleteObjects | events.DeletePrefix) -> Lane:
+    def _bucket_of(self, action: events.DeleteObjects | events.DeletePrefix) -> Bucket:
         name = (action.bucket, action.bypass_governance and self.limits.allow_bypass)
-        lane = self.sender.lanes.get(name)
-        if lane is None:
-            lane = self.sender.lanes[name] = Lane(*name, self.started)
+        bucket = self.sender.buckets.get(name)
+        if bucket is None:
+            bucket = self.sender.buckets[name] = Bucket(*name, self.started)
             if (why := self.held.get(action.bucket)) is not None:
-                lane.closed = Fate(None, why, "the bucket is held: its intents wait")
+                bucket.closed = ItemOutcome(None, why, "the bucket is held: its intents wait")
             else:
-                self.sender.probe(lane)
-        return lane
+                self.sender.probe(bucket)
+        return bucket
 
     def _next_phase(self, execution: Execution) -> bool:
-        """Queue an intent's next phase if everything before it is gone; tell whether more are to come."""
+        """Queue an intent's next phase if everything before it is gone; say whether more are to come."""
         assert isinstance(execution.action, events.DeleteObjects)
-        assert execution.lane is not None
+        assert execution.bucket is not None
         execution.blocked = execution.blocking()
         if execution.blocked is not None:
             return False
-        if execution.lane.closed is not None:
-            execution.held = execution.lane.closed
+        if execution.bucket.closed is not None:
+            execution.held = execution.bucket.closed
             return False
         number = len(execution.phases)
-        self.sender.queue(execution, execution.lane, execution.left[number])
+        self.sender.queue(execution, execution.bucket, execution.left[number])
         return len(execution.left) > number + 1
 
     def _work_prefixes(self) -> None:
         for execution in self.sender.prefixes:
-            lane = execution.lane
-            assert lane is not None
+            bucket = execution.bucket
+            assert bucket is not None
             assert isinstance(execution.action, events.DeletePrefix)
-            if lane.closed is not None:
-                execution.held = lane.closed
+            if bucket.closed is not None:
+                execution.held = bucket.closed
                 continue
             action, progress = execution.action, execution.progress
             self.sender.job(
-                lane,
+                bucket,
                 lambda action=action, progress=progress: work_prefix(  # type: ignore[misc]
                     self.sender.paced(action.bucket),
                     action,
@@ -143,20 +145,20 @@ class Executor:
                     deadline=self._out_of_time,
                     allow_bypass=self.limits.allow_bypass,
                 ),
-                lambda lane, step, execution=execution: self._prefix_done(execution, lane, step),  # type: ignore[misc]
+                lambda bucket, step, execution=execution: self._prefix_done(execution, bucket, step),  # type: ignore[misc]
             )
         self.sender.drain()
         for execution in self.sender.prefixes:
-            if execution.step is None and execution.lane is not None:
-                execution.held = execution.held or execution.lane.closed
+            if execution.step is None and execution.bucket is not None:
+                execution.held = execution.held or execution.bucket.closed
 
     def _out_of_time(self) -> bool:
         return self.clock() - self.sender.started > self.limits.slice_s
 
-    def _prefix_done(self, execution: Execution, lane: Lane, step: PrefixStep) -> None:
+    def _prefix_done(self, execution: Execution, bucket: Bucket, step: PrefixStep) -> None:
         execution.step = step
         if step.state == "environment":
             self.sender.note(str(step.fault))
-        lane.done += step.state == "done"
+        bucket.done += step.state == "done"
         if step.fault is not None and step.state == "bucket":
-            self.sender.replies.close(lane, Fate(None, step.fault.code, str(step.fault)))
+            self.sender.replies.close(bucket, ItemOutcome(None, step.fault.code, str(step.fault)))

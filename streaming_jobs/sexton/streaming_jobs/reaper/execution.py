@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from sexton.schemas import events
-from sexton.schemas.events import DeleteMode, OutcomeWord
+from sexton.schemas.events import DeleteMode, OutcomeKind
 from sexton.storage import Delete
-from sexton.streaming_jobs.reaper.fates import Earlier, Fate
+from sexton.streaming_jobs.reaper.buckets import Bucket
+from sexton.streaming_jobs.reaper.item_outcomes import Earlier, ItemOutcome
 from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
 from sexton.streaming_jobs.reaper.key_progress import GONE, Before
-from sexton.streaming_jobs.reaper.lanes import Lane
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress, PrefixStep
 
 __all__ = ["Execution", "Refusal", "items_of", "names_of"]
@@ -25,7 +25,7 @@ class Refusal:
     """Why a key may not be sent as it stands: nothing would check its condition."""
 
     key: str
-    fate: Fate
+    outcome: ItemOutcome
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Execution:
     `before` is what earlier attempts are known to have settled, key by key; `earlier` one that may have sent
     any of its keys. `overdue`: past the age limit, so that what its bucket holds is decided now. `held` is
     set when its bucket was closed before anything was queued, `last_word` of a prefix whose age limit has
-    passed, and `last_words` of its items: the lane's fates are those of all intents that name them.
+    passed, and `last_words` of its items: the bucket's outcomes are those of all intents that name them.
     """
 
     action: events.DeleteObjects | events.DeletePrefix
@@ -49,17 +49,17 @@ class Execution:
     phases: list[Sequence[Item]] = field(default_factory=list)
     clear: int = 0
     requests: list[int] = field(default_factory=list)
-    lane: Lane | None = None
-    held: Fate | None = None
+    bucket: Bucket | None = None
+    held: ItemOutcome | None = None
     refused: list[Refusal] = field(default_factory=list)
-    blocked: Fate | None = None
+    blocked: ItemOutcome | None = None
     step: PrefixStep | None = None
-    last_word: Fate | None = None
-    last_words: dict[Item, Fate] = field(default_factory=dict)
+    final_outcome: ItemOutcome | None = None
+    final_outcomes: dict[Item, ItemOutcome] = field(default_factory=dict)
 
     @property
     def left(self) -> Sequence[Sequence[str]]:
-        """The keys of each phase that have no last word from an earlier attempt."""
+        """The keys of each phase that have no final outcome from an earlier attempt."""
         assert isinstance(self.action, events.DeleteObjects)
         return self.before.left if self.before else self.action.phases
 
@@ -74,91 +74,93 @@ class Execution:
 
     def attempt_at(self, item: Item) -> Earlier | None:
         """Return the attempt, of this task or an earlier one, that may have deleted an item."""
-        assert self.lane is not None
-        earlier = self.lane.sent_before.get(item) or self.touched([item]).get(item)
-        fate = self.fate(item)
-        return earlier or (Earlier(self.lane.started) if fate is not None and fate.unknown else None)
+        assert self.bucket is not None
+        earlier = self.bucket.sent_before.get(item) or self.touched([item]).get(item)
+        outcome = self.outcome(item)
+        return earlier or (Earlier(self.bucket.started) if outcome is not None and outcome.unknown else None)
 
-    def fate(self, item: Item) -> Fate | None:
-        """Return a queued item's fate, None for plainly gone."""
-        assert self.lane is not None
-        return self.last_words.get(item) or self.lane.fates.get(item)
+    def outcome(self, item: Item) -> ItemOutcome | None:
+        """Return a queued item's outcome, None for plainly gone."""
+        assert self.bucket is not None
+        return self.final_outcomes.get(item) or self.bucket.outcomes.get(item)
 
-    def fates(self) -> Iterator[tuple[Item, Fate | None]]:
-        """Yield each item that was queued with its fate, None for plainly gone."""
+    def outcomes(self) -> Iterator[tuple[Item, ItemOutcome | None]]:
+        """Yield each item that was queued with its outcome, None for plainly gone."""
         for phase in self.phases:
             for item in phase:
-                yield item, self.fate(item)
+                yield item, self.outcome(item)
 
-    def blocking(self) -> Fate | None:
-        """Return the fate of a queued key that is not gone, so that no later phase may start.
+    def blocking(self) -> ItemOutcome | None:
+        """Return the outcome of a queued key that is not gone, so that no later phase may start.
 
         One that waits comes first, as the intent does; a dead letter last: it is replayed, and what stays
         for another reason would not be among its keys.
         """
         if self.held is not None:
             return self.held
-        assert self.lane is not None
-        bad = [refusal.fate for refusal in self.refused]
-        if self.lane.fates or self.last_words:
-            met = map(self.fate, chain.from_iterable(self.phases[self.clear :]))
+        assert self.bucket is not None
+        bad = [refusal.outcome for refusal in self.refused]
+        if self.bucket.outcomes or self.final_outcomes:
+            met = map(self.outcome, chain.from_iterable(self.phases[self.clear :]))
             # What stands under a key of this phase may need what a later phase would delete.
-            bad += [f for f in met if f is not None and (f.word not in GONE or f.stands)]
+            bad += [f for f in met if f is not None and (f.kind not in GONE or f.stands)]
         if not bad:
             self.clear = len(self.phases)
         return min(bad, key=_hold, default=None)
 
 
-def _hold(fate: Fate) -> int:
-    """Return how a fate stands before others that hold up a phase, the least first."""
-    return 0 if fate.word is None else 2 if fate.word is OutcomeWord.DEAD_LETTERED else 1
+def _hold(outcome: ItemOutcome) -> int:
+    """Return how an outcome stands before others that hold up a phase, the least first."""
+    return 0 if outcome.kind is None else 2 if outcome.kind is OutcomeKind.DEAD_LETTERED else 1
 
 
-def items_of(execution: Execution, keys: Sequence[str], lane: Lane) -> Sequence[Item]:
+def items_of(execution: Execution, keys: Sequence[str], bucket: Bucket) -> Sequence[Item]:
     """Return what is sent for these keys; those that may not be sent are noted as refused.
 
     A guard that the store cannot check in the delete itself has not passed.
     """
     action, conditions = execution.action, execution.conditions
     assert isinstance(action, events.DeleteObjects)
-    if not conditions and (action.mode is DeleteMode.HIDE or not lane.marks):
+    if not conditions and (action.mode is DeleteMode.HIDE or not bucket.creates_markers):
         return keys
     items: list[Item] = []
     for key in keys:
-        item = _item(key, conditions.get(key), action.mode, lane)
-        if isinstance(item, Fate):
+        item = _item(key, conditions.get(key), action.mode, bucket)
+        if isinstance(item, ItemOutcome):
             execution.refused.append(Refusal(key, item))
         else:
             items.append(item)
     return items
 
 
-def _item(key: str, condition: events.KeyCondition | None, mode: DeleteMode, lane: Lane) -> Item | Fate:
+def _item(
+    key: str, condition: events.KeyCondition | None, mode: DeleteMode, bucket: Bucket
+) -> Item | ItemOutcome:
     """Return what is sent for a key, or why nothing is: each condition needs a store that checks it."""
-    if lane.marks and mode is DeleteMode.ERASE_ALL_VERSIONS:
+    if bucket.creates_markers and mode is DeleteMode.ERASE_ALL_VERSIONS:
         if condition is not None:
             return _refuse("no store checks a condition while all versions are erased")
         return EraseAll(key)
-    erases = lane.marks and mode is DeleteMode.ERASE_VERSION
-    if condition is None or (erases and condition.version_id is None):
-        return _refuse("a version id is needed to erase one") if erases else key
+    is_permanent = bucket.creates_markers and mode is DeleteMode.ERASE_VERSION
+    if condition is None or (is_permanent and condition.version_id is None):
+        return _refuse("a version id is needed to erase one") if is_permanent else key
     if condition.version_id is None:
         return Delete(key, condition.etag)
     if condition.etag is not None:
         return _refuse("no store is known to check an ETag and a version id together: give one of them")
-    if not lane.marks:
+    if not bucket.creates_markers:
         return _refuse("the bucket keeps no versions, so that no id tells one object from the next")
-    if not erases:
+    if not is_permanent:
         return _refuse("no store checks a version id when it hides; give the ETag, or erase the version")
     if condition.version_id == _NO_VERSION:
         return _refuse("what is written without a version id takes the place of this one: it says nothing")
-    if not lane.has_versions:
+    if not bucket.has_versions:
         return _refuse("nobody knows whether the bucket keeps versions")
     return Delete(key, version_id=condition.version_id)
 
 
-def _refuse(why: str) -> Fate:
-    return Fate(OutcomeWord.REFUSED, "ConditionNotChecked", why)
+def _refuse(why: str) -> ItemOutcome:
+    return ItemOutcome(OutcomeKind.REFUSED, "ConditionNotChecked", why)
 
 
 def names_of(items: Iterable[Item]) -> tuple[list[str], dict[str, str]]:

@@ -29,8 +29,8 @@ def query_failed(error: BaseException, *, stopping: bool) -> SextonError:
         return EnvironmentFault("spark was ended in the middle of a micro-batch; nothing of it is committed")
     lines = [line.strip() for line in (text or "").splitlines()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
-    told = (causes[-1].removeprefix("Caused by: ") if causes else next(filter(None, lines), ""))[:_LONGEST]
-    return QueryFailed(f"the query ended: {told or type(error).__name__}", hint=_HINT)
+    message = (causes[-1].removeprefix("Caused by: ") if causes else next(filter(None, lines), ""))[:_LONGEST]
+    return QueryFailed(f"the query ended: {message or type(error).__name__}", hint=_HINT)
 
 
 def fault_of(error: BaseException) -> SextonError | None:

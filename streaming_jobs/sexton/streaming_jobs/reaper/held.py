@@ -1,6 +1,6 @@
 """Which buckets were closed lately: their new intents wait at once, without another try in each micro-batch.
 
-The waiting room tries them again. Without this each micro-batch would spend its patience on the same bucket,
+The delay queue tries them again. Without this each micro-batch would wait for the same bucket,
 and everybody's receipts would wait for it.
 """
 
@@ -28,12 +28,12 @@ class HeldBuckets:
 
     _holds: dict[str, _Hold] = field(default_factory=dict)
 
-    def note(self, troubled: Mapping[str, str], healthy: Iterable[str], now: float) -> None:
+    def note(self, failing: Mapping[str, str], healthy: Iterable[str], now: float) -> None:
         """Take in what a micro-batch has met; `now` in seconds."""
         for bucket in healthy:
-            if bucket not in troubled:
+            if bucket not in failing:
                 self._holds.pop(bucket, None)
-        for bucket, reason in troubled.items():
+        for bucket, reason in failing.items():
             hold = self._holds.setdefault(bucket, _Hold(reason, now, 0))
             wait_s = min(_FIRST_S * 2.0**hold.times, _LONGEST_S)
             self._holds[bucket] = _Hold(reason, now + wait_s, hold.times + 1)

@@ -1,6 +1,6 @@
 """What comes back to the thread of a task: replies to requests, results of jobs, one after the other.
 
-Requests and jobs run beside that thread; it alone takes in what they bring, so that no lane needs a lock.
+Requests and jobs run beside that thread; it alone takes in what they bring, so that no bucket needs a lock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Inbox:
 
     @property
     def awaits(self) -> bool:
-        """Tell whether something is under way."""
+        """Return whether something is under way."""
         return bool(self.out or self.jobs)
 
     def expect(self, request: Future[T], then: Callable[[T], None]) -> None:

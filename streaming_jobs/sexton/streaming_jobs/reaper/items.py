@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sexton.storage import Delete
 
-__all__ = ["EraseAll", "Item", "erases", "key_of"]
+__all__ = ["EraseAll", "Item", "is_permanent", "key_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,6 @@ def key_of(item: Item) -> str:
     return item if isinstance(item, str) else item.key
 
 
-def erases(item: Item) -> bool:
-    """Tell whether the item's object goes for good, and leaves no marker."""
+def is_permanent(item: Item) -> bool:
+    """Return whether the item's object goes for good, and leaves no marker."""
     return isinstance(item, EraseAll) or (isinstance(item, Delete) and item.version_id is not None)

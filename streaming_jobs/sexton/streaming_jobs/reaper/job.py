@@ -1,6 +1,6 @@
 """The reaper's query: first records from the intents topic, in micro-batches that the checkpoint remembers.
 
-Beside it runs the waiting room, which brings back what was deferred. What each micro-batch does, and in which
+Beside it runs the delay queue, which brings back what was deferred. What each micro-batch does, and in which
 order, stands in `micro_batch`.
 """
 
@@ -21,6 +21,15 @@ from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.storage import StoreSettings, check_way
 from sexton.streaming_jobs.reaper.checkpoint import Checkpoint
+from sexton.streaming_jobs.reaper.deferred_consumer import DeferredConsumer
+from sexton.streaming_jobs.reaper.delay_levels import levels
+from sexton.streaming_jobs.reaper.delay_queue import (
+    DelayQueue,
+    Place,
+    parse_doubted,
+    parse_waiting,
+    waiting_text,
+)
 from sexton.streaming_jobs.reaper.faults import QueryFailed, fault_of, query_failed
 from sexton.streaming_jobs.reaper.lease import LockLost
 from sexton.streaming_jobs.reaper.lock import CheckpointLock
@@ -33,16 +42,7 @@ from sexton.streaming_jobs.reaper.preflight import (
 )
 from sexton.streaming_jobs.reaper.progress import Progress
 from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore, sent_before, waited_before
-from sexton.streaming_jobs.reaper.returning import Returning
 from sexton.streaming_jobs.reaper.stop import StopFlag, StopRequested
-from sexton.streaming_jobs.reaper.tiers import tiers
-from sexton.streaming_jobs.reaper.waiting_room import (
-    Place,
-    WaitingRoom,
-    parse_doubted,
-    parse_waiting,
-    waiting_text,
-)
 from sexton.streaming_jobs.spark import kafka_source_options
 
 __all__ = ["Reaper", "checkpoint_of"]
@@ -80,62 +80,67 @@ class Reaper:
             self.progress.start(start)
             earlier = sent_before(self.settings, checkpoint, binding, cluster)
             place = deferred_place(self.settings, cluster)
-            room = self._open_room(checkpoint, place, cluster)
+            delay_queue = self._open_delay_queue(checkpoint, place, cluster)
             try:
                 batches = MicroBatches(
-                    self.settings, self.spark, self.stop, self.once, binding, lock, room, self.progress
+                    self.settings, self.spark, self.stop, self.once, binding, lock, delay_queue, self.progress
                 )
                 if earlier.below:
                     batches.replayed = Replayed(start, time.time())
-                waited = waited_before(self.settings, checkpoint, binding, room)
-                self._run_queries(path, batches, Returning(batches, room, checkpoint, waited), earlier)
+                waited = waited_before(self.settings, checkpoint, binding, delay_queue)
+                self._run_queries(
+                    path, batches, DeferredConsumer(batches, delay_queue, checkpoint, waited), earlier
+                )
             except QueryFailed:
                 with suppress(OSError, Py4JError):  # a JVM that is gone has no checkpoint to look into
-                    check_nothing_lost(checkpoint, binding, room, cluster)
+                    check_nothing_lost(checkpoint, binding, delay_queue, cluster)
                 raise
             finally:
-                room.close()
+                delay_queue.close()
         except Exception as error:
             if not isinstance(error, EnvironmentFault) and lock.is_lost():
-                # Two at work get in each other's way in Spark's checkpoint: that is not what has to be told.
+                # Two at work get in each other's way in Spark's checkpoint: that is not what has to be
+                # reported.
                 raise LockLost from error
             raise
         finally:
             lock.release()
 
-    def _open_room(self, checkpoint: Checkpoint, place: Place, cluster: Cluster) -> WaitingRoom:
-        delays = tiers(self.settings.reaper_defer_delays_s, place.partitions)
+    def _open_delay_queue(self, checkpoint: Checkpoint, place: Place, cluster: Cluster) -> DelayQueue:
+        delays = levels(self.settings.reaper_defer_delays_s, place.partitions)
         text = checkpoint.waiting()
         done = parse_waiting(text, place)
-        room = WaitingRoom(self.settings, place, delays, done, open_codec(self.settings), parse_doubted(text))
-        room.open(cluster.earliest(place.topic, place.partitions))
+        delay_queue = DelayQueue(
+            self.settings, place, delays, done, open_codec(self.settings), parse_doubted(text)
+        )
+        delay_queue.open(cluster.earliest(place.topic, place.partitions))
         if text is None:
-            # Before anything waits: later nobody could tell a topic that was re-created, or cut by retention.
-            checkpoint.commit_waiting(waiting_text(place, room.done))
-        return room
+            # Before anything waits: later nobody could know a topic that was re-created, or cut by retention.
+            checkpoint.commit_waiting(waiting_text(place, delay_queue.done))
+        return delay_queue
 
     def _run_queries(
-        self, path: str, batches: MicroBatches, returning: Returning, earlier: SentBefore
+        self, path: str, batches: MicroBatches, deferred_consumer: DeferredConsumer, earlier: SentBefore
     ) -> None:
         query = self._start(path, batches, earlier)
-        returning.on_failure = query.stop
+        deferred_consumer.on_failure = query.stop
         self.progress.note("ready", checkpoint=path, metrics_port=self.metrics_port)
         if not self.once:
-            returning.start()
+            deferred_consumer.start()
         try:
             self._await(query)
         finally:
-            returning.end()
-        if returning.failure is not None:
-            raise fault_of(returning.failure) or query_failed(
-                returning.failure, stopping=self.stop.is_set
-            ) from returning.failure
+            deferred_consumer.end()
+        if deferred_consumer.failure is not None:
+            raise fault_of(deferred_consumer.failure) or query_failed(
+                deferred_consumer.failure, stopping=self.stop.is_set
+            ) from deferred_consumer.failure
         if self.once and not self.stop.is_set:
-            self._drain(returning)
+            self._drain(deferred_consumer)
 
-    def _drain(self, returning: Returning) -> None:
+    def _drain(self, deferred_consumer: DeferredConsumer) -> None:
         try:
-            returning.drain()
+            deferred_consumer.drain()
         except StopRequested:
             return
         except Exception as error:
@@ -157,7 +162,7 @@ class Reaper:
         source = (
             self.spark.readStream.format("kafka")
             .options(**kafka_source_options(self.settings, self.settings.topic(records.INTENTS)))
-            # Explicit, and for the first start only: afterwards the checkpoint says where to go on.
+            # Explicit, and for the first start only: afterwards the checkpoint says where to continue.
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", self.settings.reaper_intents_per_trigger)
             .load()

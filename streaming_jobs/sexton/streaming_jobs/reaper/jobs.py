@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from sexton.schemas.errors import EnvironmentFault
-from sexton.schemas.events import OutcomeWord
+from sexton.schemas.events import OutcomeKind
 from sexton.storage import (
     Abilities,
     Ability,
@@ -29,8 +29,8 @@ from sexton.storage import (
 )
 from sexton.storage.probes import NO_ETAG, PREFIX
 from sexton.storage.states_of import key_state, unreadable
-from sexton.streaming_jobs.reaper.fates import Fate, Step, is_throttled, step_of
-from sexton.streaming_jobs.reaper.looking import state_of
+from sexton.streaming_jobs.reaper.item_outcomes import ItemOutcome, Step, is_throttled, step_of
+from sexton.streaming_jobs.reaper.verification import state_of
 
 __all__ = ["denies_all", "erase_key", "fault_of_call"]
 
@@ -51,27 +51,27 @@ class _Eraser(Protocol):
     ) -> Future[BatchResult]: ...
 
 
-def fault_of_call(error: BaseException) -> tuple[Step, Fate]:
+def fault_of_call(error: BaseException) -> tuple[Step, ItemOutcome]:
     """Return what an error of a single call, or of a probe, means: again, the bucket, or the environment.
 
-    What is no fault of a store is one of our reading what it says: that bucket waits, and others go on.
+    What is no fault of a store is one of our reading what it says: that bucket waits, and others continue.
     """
     if not isinstance(error, StoreRefused | EnvironmentFault):
         if not isinstance(error, Exception):
             raise error
         _log.error("an answer could not be read", exc_info=error)
         state = unreadable(error)
-        return Step.BUCKET, Fate(None, state.code, state.message, unknown=True)
+        return Step.BUCKET, ItemOutcome(None, state.code, state.message, unknown=True)
     state = state_of(error)
-    fate = Fate(None, state.code, state.message)
+    outcome = ItemOutcome(None, state.code, state.message)
     if state.kind is Kind.ENVIRONMENT:
-        return Step.ENVIRONMENT, fate
+        return Step.ENVIRONMENT, outcome
     transient = state.kind in (Kind.TRANSIENT, Kind.UNKNOWN, Kind.UNACCOUNTED)
-    return (Step.AGAIN if transient or is_throttled(state) else Step.BUCKET), fate
+    return (Step.RETRY if transient or is_throttled(state) else Step.BUCKET), outcome
 
 
 def denies_all(eraser: _Eraser, bucket: str, under: str) -> bool:
-    """Tell whether a bucket denies us the delete of a key that nobody has; unknown counts as denied.
+    """Return whether a bucket denies us the delete of a key that nobody has; unknown counts as denied.
 
     On a versioned bucket that would leave a marker: there a condition is given that cannot hold, and nothing
     is sent where the store was not seen to check it. Raises EnvironmentFault where the answer is about
@@ -90,19 +90,19 @@ def denies_all(eraser: _Eraser, bucket: str, under: str) -> bool:
     return any(state.kind not in (Kind.ABSENT, Kind.CHANGED) for state in states)
 
 
-def erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple[Step, Fate]:
-    """Erase all versions and markers of one key; goes on until none is listed, or one will not go."""
+def erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple[Step, ItemOutcome]:
+    """Erase all versions and markers of one key; continues until none is listed, or one will not go."""
     try:
-        if eraser.abilities(bucket).folded_by(key, batch=True) is not None:
+        if eraser.abilities(bucket).aliasing_of(key, batch=True) is not None:
             eraser.probe(bucket)  # the store has to show that it keeps such keys apart
         return _erase_key(eraser, bucket, key, bypass=bypass)
     except (StoreRefused, EnvironmentFault) as error:
         # A listing that failed: versions may be gone, and some are left.
-        step, fate = fault_of_call(error)
-        return step, Fate(None, fate.reason, fate.detail, unknown=True)
+        step, outcome = fault_of_call(error)
+        return step, ItemOutcome(None, outcome.reason, outcome.detail, unknown=True)
 
 
-def _erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple[Step, Fate]:
+def _erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple[Step, ItemOutcome]:
     after: VersionMark | None = None
     erased = 0
     for _ in range(_MOST_SLICES):
@@ -111,24 +111,24 @@ def _erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple
         )
         if not part.exact:
             state = key_state("UnreadableKey", "the store's listing does not show this key byte for byte")
-            return Step.DONE, Fate(OutcomeWord.REFUSED, state.code, str(state))
+            return Step.DONE, ItemOutcome(OutcomeKind.REFUSED, state.code, str(state))
         erased += part.erased
         bad = [state for _, state in part.states if state.kind is not Kind.ABSENT]
         if bad:
             return _worst(bad, erased)
         if not part.listed and after is None:
-            word = OutcomeWord.DELETED if erased else OutcomeWord.ABSENT
-            return Step.DONE, Fate(word, effect="erased" if erased else "")
+            kind = OutcomeKind.DELETED if erased else OutcomeKind.ABSENT
+            return Step.DONE, ItemOutcome(kind, effect="erased" if erased else "")
         after = part.after
-    return Step.AGAIN, Fate(None, "versions", "versions keep being added", unknown=True)
+    return Step.RETRY, ItemOutcome(None, "versions", "versions keep being added", unknown=True)
 
 
-def _worst(states: Sequence[KeyState], erased: int) -> tuple[Step, Fate]:
-    decided = [step_of(state, may_be_gone=False, repeat_marks=False, tries=1) for state in states]
-    order = (Step.ENVIRONMENT, Step.BUCKET, Step.AGAIN, Step.LOOK, Step.DENIED, Step.DONE)
-    step, fate = min(decided, key=lambda each: order.index(each[0]))
-    told = f"{fate.detail}; {erased} versions erased" if erased else fate.detail
-    final = fate.word or OutcomeWord.DEAD_LETTERED
-    if step in (Step.LOOK, Step.DENIED, Step.DONE):
-        return Step.DONE, Fate(final, fate.reason, told, effect="erased")
-    return step, Fate(None, fate.reason, told, unknown=True)
+def _worst(states: Sequence[KeyState], erased: int) -> tuple[Step, ItemOutcome]:
+    decided = [step_of(state, may_be_gone=False, repeat_creates_marker=False, tries=1) for state in states]
+    order = (Step.ENVIRONMENT, Step.BUCKET, Step.RETRY, Step.VERIFY, Step.DENIED, Step.DONE)
+    step, outcome = min(decided, key=lambda each: order.index(each[0]))
+    message = f"{outcome.detail}; {erased} versions erased" if erased else outcome.detail
+    final = outcome.kind or OutcomeKind.DEAD_LETTERED
+    if step in (Step.VERIFY, Step.DENIED, Step.DONE):
+        return Step.DONE, ItemOutcome(final, outcome.reason, message, effect="erased")
+    return step, ItemOutcome(None, outcome.reason, message, unknown=True)

@@ -89,7 +89,7 @@ def judge(
     `windows` holds the issuer's answer for each of `subjects(...)`: a window, None for a generation that was
     never issued in this form or whose window is forgotten, nothing for a tenant that the log does not know.
     `forgotten` holds the offsets at or below which forgotten windows ended; it changes no result, only the
-    reason that is told.
+    reason that is reported.
     """
     refused = _refused(intent, rules)
     if refused is not None:
@@ -124,8 +124,8 @@ def _generation(
     """Return why the guard can never hold, None when it holds."""
     if position.topic_id != topic_id:
         # Windows are offsets of the topic that is there now; they say nothing about another one's.
-        told = f"it stood in a topic that is no more: {position.topic_id}"
-        return VerdictResult.NEVER, "another-topic", told
+        message = f"it stood in a topic that is no more: {position.topic_id}"
+        return VerdictResult.NEVER, "another-topic", message
     subject = Subject(guard.tenant, guard.generation, position.partition, guard.node, guard.node_generation)
     if subject not in windows:
         return VerdictResult.REFUSED, "unknown-tenant", f"the log does not know tenant {guard.tenant!r}"
@@ -147,8 +147,8 @@ def _without_window(name: str, offset: int, ended: int | None) -> tuple[str, str
     """
     if ended is not None and offset >= ended:
         return "superseded", f"{name} ended at or before offset {ended}"
-    told = f"{name} was never issued in this form, or ended before all that is not settled"
-    return "never-issued", told
+    message = f"{name} was never issued in this form, or ended before all that is not settled"
+    return "never-issued", message
 
 
 def _refused(intent: events.DeletionIntent, rules: Rules) -> tuple[str, str] | None:

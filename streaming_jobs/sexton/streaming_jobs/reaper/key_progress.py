@@ -1,7 +1,7 @@
 """What earlier attempts settled of an intent that waited, key by key.
 
-A key that is gone is not sent again when its neighbours come back, and keeps its word; one whose effect is
-unknown is looked at before it is sent again; of all others it is known that nothing happened to them.
+A key that is gone is not sent again when its neighbours come back, and keeps its outcome; one whose effect is
+unknown is verified before it is sent again; of all others it is known that nothing happened to them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from itertools import chain, pairwise
 
 from sexton.schemas import events
-from sexton.schemas.events import OutcomeWord
-from sexton.streaming_jobs.reaper.fates import Earlier
+from sexton.schemas.events import OutcomeKind
+from sexton.streaming_jobs.reaper.item_outcomes import Earlier
 
 __all__ = ["GONE", "Before", "before_of", "progress_of"]
 
-GONE = (OutcomeWord.DELETED, OutcomeWord.ABSENT)
+GONE = (OutcomeKind.DELETED, OutcomeKind.ABSENT)
 """Words of keys that are gone."""
 
 _MOST_RANGES = 50_000  # in one record of the deferred topic; beyond, all keys go again
@@ -28,13 +28,13 @@ _MOST_REQUEST_IDS = 100
 class Before:
     """What is known from earlier attempts; keys are numbered from 0 through all phases.
 
-    `done` has the word and the effect of each key that is gone; `unknown` are those of unknown effect, which
-    were not sent before `sent_since` (seconds since 1970, None: nobody knows), `left` those that have no
-    last word, phase by phase.
+    `done` has the outcome and the effect of each key that is gone; `unknown` are those of unknown effect,
+    which were not sent before `sent_since` (seconds since 1970, None: nobody knows), `left` those that have
+    no final outcome, phase by phase.
     """
 
     left: Sequence[Sequence[str]]
-    done: Mapping[int, tuple[OutcomeWord, str]] = field(default_factory=dict)
+    done: Mapping[int, tuple[OutcomeKind, str]] = field(default_factory=dict)
     unknown: frozenset[str] = frozenset()
     sent_since: float | None = None
     request_ids: Sequence[str] = ()
@@ -46,10 +46,10 @@ def before_of(action: events.DeleteObjects, progress: events.KeyProgress) -> Bef
     Raises ValueError when it does not fit the intent.
     """
     keys = list(chain.from_iterable(action.phases))
-    done: dict[int, tuple[OutcomeWord, str]] = {}
+    done: dict[int, tuple[OutcomeKind, str]] = {}
     for each in progress.done:
         if each.outcome not in GONE:
-            raise ValueError(f"{each.outcome} is not the word of a key that is gone")
+            raise ValueError(f"{each.outcome} is not the outcome of a key that is gone")
         for number in _numbers(each.ranges, len(keys)):
             if number in done:
                 raise ValueError("a key is done twice")
@@ -65,10 +65,10 @@ def before_of(action: events.DeleteObjects, progress: events.KeyProgress) -> Bef
 
 
 def progress_of(
-    done: Mapping[int, tuple[OutcomeWord, str]], unknown: Mapping[int, Earlier], request_ids: Sequence[str]
+    done: Mapping[int, tuple[OutcomeKind, str]], unknown: Mapping[int, Earlier], request_ids: Sequence[str]
 ) -> events.KeyProgress | None:
     """Return what is written of the keys of an intent that waits; None where it would be too much."""
-    by_word: dict[tuple[OutcomeWord, str], list[int]] = {}
+    by_word: dict[tuple[OutcomeKind, str], list[int]] = {}
     for number in sorted(done):
         by_word.setdefault(done[number], []).append(number)
     found = [events.DoneKeys(*named, _ranges(numbers)) for named, numbers in by_word.items()]

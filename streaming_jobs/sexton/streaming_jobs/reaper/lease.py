@@ -1,4 +1,4 @@
-"""Who holds the lock on the checkpoint, asked again by every process that was paused before it goes on.
+"""Who holds the lock on the checkpoint, asked again by every process that was paused before it continues.
 
 The lock is kept alive by the driver. Whether it still is can be seen by nobody else, nor by a driver that was
 stopped together with its workers: so each process keeps the time at which Kafka last said that the lock is
@@ -21,7 +21,7 @@ SESSION_S = 6.0
 """Kafka gives the lock to somebody else when the driver was silent for so long: the least by default."""
 
 CONFIRMED_S = SESSION_S / 2
-"""For so long an answer of Kafka's is believed."""
+"""For so long an answer of Kafka's is accepted."""
 
 _ANSWER_S = 10.0
 _AGAIN_S = 0.1
@@ -34,8 +34,8 @@ class LockLost(EnvironmentFault):
     usual_hint = "docs/operating.md, 'The lock is lost'"
 
     def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
-        told = "the lock on the checkpoint is lost: another reaper may have taken it over"
-        super().__init__(message or told, hint=hint)
+        message = "the lock on the checkpoint is lost: another reaper may have taken it over"
+        super().__init__(message or message, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Lease:
     def check(self) -> None:
         """Return when the lock was held a moment ago: at once, or once Kafka has said so.
 
-        Raises LockLost, and KafkaUnavailable while nobody can tell.
+        Raises LockLost, and KafkaUnavailable while nobody knows.
         """
         if self._is_fresh():
             return
@@ -106,6 +106,6 @@ class Lease:
                 return
             # Somebody joins or leaves, and Kafka does not say who has what; the holder keeps it meanwhile.
             if age_s(began, self.clocks()) > _ANSWER_S:
-                raise KafkaUnavailable("nobody can tell who holds the lock on the checkpoint")
+                raise KafkaUnavailable("nobody knows who holds the lock on the checkpoint")
             self.sleep(_AGAIN_S)
             asked = self.clocks()

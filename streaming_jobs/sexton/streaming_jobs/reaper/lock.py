@@ -3,7 +3,7 @@
 The lock is the membership of a Kafka consumer group named after the checkpoint's id. Its one member that
 is assigned the control topic's only partition holds it. Kafka notices a dead holder by itself within the
 session time-out, on any machine, and no stale file has to be removed by hand. A holder that was paused asks
-before it goes on (`lease`), in each of its processes.
+before it continues (`lease`), in each of its processes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class CheckpointLock:
             raise _locked(holder)
 
     def await_free(
-        self, tell: Callable[[str], None], pause: Callable[[float], bool], wait_s: float = _WAIT_S
+        self, report: Callable[[str], None], pause: Callable[[float], bool], wait_s: float = _WAIT_S
     ) -> None:
         """Return once nobody holds the lock, or cannot be said to; it is not taken, `acquire` decides.
 
@@ -73,13 +73,13 @@ class CheckpointLock:
         `pause` waits for some seconds, and returns whether to give up waiting. Raises CheckpointLocked that
         names the holder, KafkaUnavailable.
         """
-        cluster, deadline, told = Cluster(self._settings), time.monotonic() + wait_s, False
+        cluster, deadline, message = Cluster(self._settings), time.monotonic() + wait_s, False
         while holder := self._named(cluster):
             if time.monotonic() > deadline:
                 raise _locked(holder)
-            if not told:
-                tell(holder)
-                told = True
+            if not message:
+                report(holder)
+                message = True
             if pause(_ASK_S):
                 return
 
@@ -95,13 +95,13 @@ class CheckpointLock:
         return self._lease.holder
 
     def check(self) -> None:
-        """Raise LockLost once it is, KafkaUnavailable while nobody can tell; after `acquire`."""
+        """Raise LockLost once it is, KafkaUnavailable while nobody knows; after `acquire`."""
         if self.lost.is_set():
             raise LockLost
         self._lease.check()
 
     def is_lost(self) -> bool:
-        """Tell whether somebody else has it for all that Kafka says now; False while nobody can tell."""
+        """Return whether somebody else has it for all that Kafka says now; False while nobody knows."""
         try:
             self.check()
         except LockLost:
@@ -143,7 +143,7 @@ class CheckpointLock:
 
     def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
         if partitions:
-            # Once: a holder that was replaced and comes back is another one, and may not go on.
+            # Once: a holder that was replaced and comes back is another one, and may not continue.
             if not self._held.is_set():
                 holder = Holder(self.group, consumer.memberid())
                 self._lease = Lease(holder, Cluster(self._settings).group_members)

@@ -1,6 +1,6 @@
 """One micro-batch, of first records or of waiting ones. The order of its steps is what makes it safe:
 
-1. The offset range is fixed (Spark writes it to the checkpoint; the waiting room starts where it is done).
+1. The offset range is fixed (Spark writes it to the checkpoint; the delay queue starts where it is done).
 2. The issuer makes a barrier: end offsets at or above that range, then an event in the log.
 3. Tasks decode, and judge as of that barrier.
 4. Tasks delete; every key has its answer.
@@ -29,6 +29,7 @@ from sexton.schemas.events import PartitionOffsets
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.checkpoint import Binding
 from sexton.streaming_jobs.reaper.counts import Counts
+from sexton.streaming_jobs.reaper.delay_queue import DelayQueue
 from sexton.streaming_jobs.reaper.faults import fault_of
 from sexton.streaming_jobs.reaper.held import HeldBuckets
 from sexton.streaming_jobs.reaper.lease import LockLost
@@ -39,7 +40,6 @@ from sexton.streaming_jobs.reaper.progress import BARRIERS, Progress
 from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore
 from sexton.streaming_jobs.reaper.stop import StopFlag
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, make_task
-from sexton.streaming_jobs.reaper.waiting_room import WaitingRoom
 from sexton.streaming_jobs.spark import kafka_options
 
 __all__ = ["MicroBatches"]
@@ -63,7 +63,7 @@ class _CountsParam(AccumulatorParam[Counts]):
 
 @dataclass(slots=True)
 class MicroBatches:
-    """Works micro-batches off; the query and the waiting room share one, each from a thread of its own."""
+    """Works micro-batches off; the query and the delay queue share one, each from a thread of its own."""
 
     settings: Settings
     spark: SparkSession
@@ -71,7 +71,7 @@ class MicroBatches:
     once: bool
     binding: Binding
     lock: CheckpointLock
-    room: WaitingRoom
+    delay_queue: DelayQueue
     progress: Progress
     held: HeldBuckets = field(default_factory=HeldBuckets)
     replayed: Replayed | None = None
@@ -83,7 +83,7 @@ class MicroBatches:
     ) -> None:
         """Work a micro-batch off; a fault of the environment holds it: offsets stay, nothing is lost."""
         if topic == records.INTENTS:
-            # The query has committed all before this micro-batch, and only that: the waiting room's barriers
+            # The query has committed all before this micro-batch, and only that: the delay queue's barriers
             # must not count as settled what a crash would bring back.
             with self._guard:
                 self._settled = dict(self.progress.total.reached)
@@ -125,11 +125,11 @@ class MicroBatches:
             barrier.log_offset,
             tuple(barrier.ends),
             topic=topic,
-            deferred_topic_id="" if first else self.room.place.topic_id,
-            delays=tuple(self.room.delays),
+            deferred_topic_id="" if first else self.delay_queue.place.topic_id,
+            delays=tuple(self.delay_queue.delays),
             tasks=tasks,
             earlier=earlier,
-            # The waiting room is where held buckets are tried again.
+            # The delay queue is where held buckets are tried again.
             held=self.held.current(time.monotonic()) if first else {},
             replayed=self.replayed,
             twins=twins,
@@ -154,24 +154,25 @@ class MicroBatches:
         # Before the offsets are committed: while this one was paused another one may have come further.
         self.lock.check()
         with self._guard:
-            self.held.note(counts.value.troubled, counts.value.healthy, time.monotonic())
+            self.held.note(counts.value.failing, counts.value.healthy, time.monotonic())
             seconds = time.monotonic() - started
             self.progress.settled(batch_id, topic, counts.value, barrier.ends, seconds)
 
     def _barrier(self) -> BarrierAnswer:
         """Make a barrier that carries the oldest positions without a final outcome."""
         BARRIERS.inc()
-        # In this order: what was settled by then and still waits was written to the waiting room before.
+        # In this order: what was settled by then and still waits was written to the delay queue before.
         with self._guard:
             settled = dict(self._settled)
-        oldest = self.room.oldest()
+        oldest = self.delay_queue.oldest()
         partitions = max([*settled, *oldest], default=-1) + 1
         offsets = tuple(min(settled.get(p, 0), oldest.get(p, _EVERYTHING)) for p in range(partitions))
         with IssuerClient.of(self.settings) as issuer:
             try:
                 answer = issuer.barrier(PartitionOffsets(self.binding.topic_id, offsets))
             except RequestRefused:
-                # An issuer of another topic refuses positions of this one: then that is what has to be told.
+                # An issuer of another topic refuses positions of this one: then that is what has to be
+                # reported.
                 self._check_topic(issuer.validate([]).topic_id)
                 raise
         self._check_topic(answer.topic_id)

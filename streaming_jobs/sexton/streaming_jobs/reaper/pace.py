@@ -23,8 +23,8 @@ class Pace:
     a store that hangs is met with few connections, so that the others have theirs.
 
     `most` is how many items a request carries. A store that says no to everything is asked with a few keys:
-    they cost little of the budget, which has shrunk, so that it is asked often within the patience for its
-    bucket. From there the number doubles with each clean reply, too.
+    they cost little of the budget, which has shrunk, so that it is asked often within the failure threshold
+    of its bucket. From there the number doubles with each clean reply, too.
     """
 
     limit: int = _FIRST_IN_FLIGHT

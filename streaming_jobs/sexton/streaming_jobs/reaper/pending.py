@@ -47,7 +47,8 @@ def origin_of(copy: events.DeferredIntent) -> Origin:
 class Twins:
     """Copies of one intent in one partition of `deferred`, by partition: all but the last are `dropped`.
 
-    The last one goes on, `kept`: what the others knew of its keys is lost, so that each of them may be gone.
+    The last one continues, `kept`: what the others knew of its keys is lost, so that each of them may be
+    gone.
     """
 
     dropped: Mapping[int, frozenset[int]] = field(default_factory=dict)
@@ -111,8 +112,9 @@ class Pending:
     def twins(self, ranges: Mapping[int, tuple[int, int]]) -> Twins:
         """Return which records of these ranges are copies of an intent of which a later copy waits, too.
 
-        Two come to be when a micro-batch is worked off again whose copies were written already. Later is by
-        offset, so only within a partition: the last delay, in which all that goes on waiting ends up, is one.
+        Two come to be when a micro-batch is processed again whose copies were written already. Later is by
+        offset, so only within a partition: the last delay, in which all that continues waiting ends up, is
+        one.
         """
         dropped: dict[int, frozenset[int]] = {}
         kept: dict[int, frozenset[int]] = {}

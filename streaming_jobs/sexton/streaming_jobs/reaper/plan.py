@@ -20,10 +20,10 @@ __all__ = ["TaskPlan", "check_below", "check_topic"]
 class TaskPlan:
     """What the driver gives each task of a micro-batch: settings, and the barrier as of which it judges.
 
-    `topic` is what is read, `intents` or `deferred`, without the prefix. `earlier` tells of its records which
+    `topic` is what is read, `intents` or `deferred`, without the prefix. `earlier` says of its records which
     may have been worked on before, `replayed` of which first records a copy may be out of date. `held` names
-    buckets that were closed lately, and why. `holder` holds the lock while this is worked off, None where
-    nothing is sent. `twins` are records of which another copy goes on, and those others.
+    buckets that were closed lately, and why. `holder` holds the lock while this is processed, None where
+    nothing is sent. `twins` are records of which another copy continues, and those others.
     """
 
     settings: Settings

@@ -30,12 +30,12 @@ from sexton.storage import (
 )
 from sexton.storage.states import THROTTLING
 from sexton.storage.states_of import key_state
-from sexton.streaming_jobs.reaper.looking import state_of
+from sexton.streaming_jobs.reaper.verification import state_of
 
 __all__ = ["Deleter", "Mark", "Page", "Pager", "pager_of"]
 
 Mark = str | VersionMark
-"""Where a listing goes on."""
+"""Where a listing continues."""
 
 _OUTSIDE = KeyState(
     Kind.FINAL, "OutsideThePrefix", "the store lists it under the prefix, but it does not begin with it"
@@ -72,7 +72,7 @@ class Deleter(Protocol):
 class Page:
     """What became of the `listed` objects (or versions) of one page; `after` is None at the end.
 
-    `left` are those of no known fate, to be met again, `trouble` why; `unknown`: some of them may be gone.
+    `left` are those of no known outcome, to be met again, `trouble` why; `unknown`: some of them may be gone.
     `kept` are newest versions that stay above older ones which do. With `fault` the bucket, or everything,
     waits. `unlisted`: not even the listing came.
     """
@@ -150,10 +150,10 @@ def pager_of(
     deleter: Deleter, action: events.DeletePrefix, abilities: Abilities, *, bypass_governance: bool
 ) -> Pager:
     """Return the way that the action's mode asks for; without versions there is only one."""
-    marks = abilities.versioning is not Versioning.OFF
-    if action.mode is events.DeleteMode.ERASE_ALL_VERSIONS and marks:
+    creates_markers = abilities.versioning is not Versioning.OFF
+    if action.mode is events.DeleteMode.ERASE_ALL_VERSIONS and creates_markers:
         return _Versions(deleter, action, bypass_governance)
-    return _Objects(deleter, action, bypass_governance, "hidden" if marks else "deleted")
+    return _Objects(deleter, action, bypass_governance, "hidden" if creates_markers else "deleted")
 
 
 class _Objects:

@@ -16,7 +16,7 @@ FIRST_PASS_OVER = ""
 
 
 class PrefixState(StrEnum):
-    """How a step ended; what is held, and what goes on, comes again."""
+    """How a step ended; what is held, and what continues, comes again."""
 
     DONE = "done"
     MORE = "more"
@@ -26,7 +26,7 @@ class PrefixState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PrefixProgress:
-    """How far a prefix has come: objects (or versions) `gone`, and the key `after` which it goes on.
+    """How far a prefix has come: objects (or versions) `gone`, and the key `after` which it continues.
 
     `after` is None at the beginning and FIRST_PASS_OVER when a pass has reached the end.
     """
@@ -40,7 +40,7 @@ class PrefixStep:
     """What one step did; `progress` counts from the beginning, `effects` only this step.
 
     `failed` names up to 1,000 of the `failed_count` keys that cannot be deleted (when done: that stay, at
-    least). `fault` tells why the bucket or everything waits, `note` what a person should know. `unknown`:
+    least). `fault` says why the bucket or everything waits, `note` what a person should know. `unknown`:
     some may have gone that nobody has counted.
     """
 

@@ -18,7 +18,6 @@ from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault, InvalidEvent
 from sexton.storage import MAX_KEYS, Ability, KeyState, Kind, StoreRefused, VersionMark
 from sexton.storage.states_of import key_state
-from sexton.streaming_jobs.reaper.looking import state_of
 from sexton.streaming_jobs.reaper.prefix_pages import Deleter, Mark, Page, Pager, pager_of
 from sexton.streaming_jobs.reaper.prefix_steps import (
     FIRST_PASS_OVER,
@@ -27,6 +26,7 @@ from sexton.streaming_jobs.reaper.prefix_steps import (
     PrefixStep,
     prefix_refused,
 )
+from sexton.streaming_jobs.reaper.verification import state_of
 
 __all__ = ["work_prefix"]
 
@@ -64,10 +64,10 @@ def work_prefix(
         abilities = deleter.probe(action.bucket)
     except (StoreRefused, EnvironmentFault) as error:
         return _held(state_of(error), progress)
-    spelling = abilities.folded_by(action.prefix + "x", batch=True)
-    if spelling is not None:
-        # Its listing may show another prefix, or none: nobody could tell whether everything is gone.
-        state = key_state("FoldedKey", f"{spelling}: the store may take the prefix for another one")
+    aliasing = abilities.aliasing_of(action.prefix + "x", batch=True)
+    if aliasing is not None:
+        # Its listing may show another prefix, or none: nobody could know whether everything is gone.
+        state = key_state("FoldedKey", f"{aliasing}: the store may take the prefix for another one")
         return PrefixStep(PrefixState.DONE, progress, failed=((action.prefix, state),), failed_count=1)
     bypass = action.bypass_governance and allow_bypass
     work = _Work(
@@ -125,7 +125,7 @@ class _Pass:
 
     @property
     def is_settled(self) -> bool:
-        """Tell whether nothing was met but what cannot be deleted, and newest versions above that."""
+        """Return whether nothing was met but what cannot be deleted, and newest versions above that."""
         return self.whole and not (self.gone or self.absent or self.left or self.cut)
 
 
@@ -154,7 +154,7 @@ class _Work:
 
     @property
     def began_over(self) -> bool:
-        """Tell whether an earlier step has finished the first pass."""
+        """Return whether an earlier step has finished the first pass."""
         return self.before.after == FIRST_PASS_OVER
 
     def run(self) -> PrefixStep:
@@ -202,7 +202,7 @@ class _Work:
         return self.pager.page(after, limit, denials_final=final)
 
     def _took(self, page: Page) -> None:
-        """Count a page; slow down where nothing gets done, and set the fault once that goes on."""
+        """Count a page; slow down where nothing gets done, and set the fault once that continues."""
         self.gone += page.gone
         self.unknown = self.unknown or page.unknown
         # Out of order every step begins at the start: what stays there may not use the step up.
@@ -276,8 +276,8 @@ class _Work:
         why = KeyState(Kind.FINAL, "StillWritten", f"writers keep adding: {came} objects came meanwhile")
         stays = _Pass(whole=True, failed_count=max(len(names), done.failed_count))
         stays.failed = {key: done.failed.get(key, why) for key in names[:_NAMED]}
-        told = f"writers keep adding: {came} objects came while it was worked, at least {len(names)} stand"
-        return self._end(stays, told)
+        message = f"writers keep adding: {came} objects came while it was worked, at least {len(names)} stand"
+        return self._end(stays, message)
 
     # -- the end
 
@@ -309,7 +309,7 @@ class _Work:
         return self._step(PrefixState.DONE, done, None, note)
 
     def _more(self, done: _Pass, after: str | None) -> PrefixStep:
-        return self._step(PrefixState.MORE, done, after, "the rest goes on later")
+        return self._step(PrefixState.MORE, done, after, "the rest continues later")
 
     def _hold(self, done: _Pass) -> PrefixStep:
         assert self.fault is not None

@@ -8,7 +8,7 @@ from sexton.schemas.errors import SextonError
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, compare
 from sexton.streaming_jobs.reaper.checkpoint import Binding, Checkpoint, check_binding, check_retention
-from sexton.streaming_jobs.reaper.waiting_room import Place, WaitingRoom
+from sexton.streaming_jobs.reaper.delay_queue import DelayQueue, Place
 
 __all__ = ["TopicsUnsafe", "bind_checkpoint", "check_nothing_lost", "check_topics", "deferred_place"]
 
@@ -37,8 +37,8 @@ def check_topics(settings: Settings, cluster: Cluster) -> Binding:
         problems = compare(names[need.name], need, topic.found if topic else None, brokers)
         faults += [p for p in problems if p.fatal and (need.truth or topic is None or p.setting in _WRITING)]
     if faults:
-        told = "; ".join(f"{p.topic}: {p.setting} is {p.found}, needed: {p.needed}" for p in faults)
-        raise TopicsUnsafe(told, hint="`sexton topics check` lists every difference")
+        message = "; ".join(f"{p.topic}: {p.setting} is {p.found}, needed: {p.needed}" for p in faults)
+        raise TopicsUnsafe(message, hint="`sexton topics check` lists every difference")
     intents = names[records.INTENTS]
     return Binding(cluster.cluster_id(), intents, facts[intents].topic_id)
 
@@ -68,7 +68,9 @@ def bind_checkpoint(checkpoint: Checkpoint, now: Binding, cluster: Cluster) -> d
     return {**earliest, **committed}
 
 
-def check_nothing_lost(checkpoint: Checkpoint, now: Binding, room: WaitingRoom, cluster: Cluster) -> None:
+def check_nothing_lost(
+    checkpoint: Checkpoint, now: Binding, delay_queue: DelayQueue, cluster: Cluster
+) -> None:
     """Name what retention has taken from under a query that ended, as its next start would.
 
     Spark reports a range that is gone in words of its own, without its end. Raises CheckpointRefused,
@@ -78,4 +80,4 @@ def check_nothing_lost(checkpoint: Checkpoint, now: Binding, room: WaitingRoom, 
     if facts is None or facts.topic_id != now.topic_id:
         return  # of another topic's offsets nothing follows
     check_retention(checkpoint.committed(), cluster.earliest(now.topic, facts.found.partitions))
-    room.check(cluster.earliest(room.place.topic, room.place.partitions))
+    delay_queue.check(cluster.earliest(delay_queue.place.topic, delay_queue.place.partitions))

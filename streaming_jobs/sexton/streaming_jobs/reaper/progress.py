@@ -31,13 +31,13 @@ THROTTLED = Counter(
     "sexton_execute_throttled_total", "Delete requests among them by which the store asked for fewer"
 )
 RETRIED = Counter("sexton_execute_retried_keys_total", "Keys that were sent again after an unclean answer")
-RETURNED = Counter("sexton_decode_returned_total", "Intents that came back from the waiting room")
+RETURNED = Counter("sexton_decode_returned_total", "Intents that came back from the delay queue")
 HELD_BUCKETS = Counter("sexton_execute_held_buckets_total", "Times that a task closed a bucket", ["reason"])
 STAGE = Counter("sexton_stage_seconds_total", "Wall time of tasks by stage", ["stage"])
 HELD = Counter("sexton_settle_held_total", "Times that a micro-batch was held by an environment fault")
 BATCHES = Counter("sexton_settle_micro_batches_total", "Micro-batches settled")
-BACKLOG = Gauge("sexton_decode_backlog_records", "Records of the intents topic not yet worked off")
-OLDEST = Gauge("sexton_decode_oldest_pending_seconds", "Age of the oldest record not yet worked off")
+BACKLOG = Gauge("sexton_decode_backlog_records", "Records of the intents topic not yet processed")
+OLDEST = Gauge("sexton_decode_oldest_pending_seconds", "Age of the oldest record not yet processed")
 
 
 def serve_metrics(port: int | None) -> int | None:
@@ -88,7 +88,7 @@ class Progress:
                 "requests": counts.requests,
                 "throttled": counts.throttled,
                 "retried_keys": counts.keys_retried,
-                "held_buckets": counts.troubled,
+                "held_buckets": counts.failing,
                 "subjects": counts.subjects,
                 "issuer_calls": counts.issuer_calls,
                 "stages": {stage: round(spent, 3) for stage, spent in counts.seconds.items()},
@@ -125,7 +125,7 @@ class Progress:
 
 def _for_people(line: dict[str, Any]) -> str:
     if line["event"] == "micro_batch":
-        words = " ".join(f"{word}={n}" for word, n in sorted(line["intents"].items()))
+        words = " ".join(f"{kind}={n}" for kind, n in sorted(line["intents"].items()))
         return (
             f"reaper: {line['records']:,} records, {line['keys']:,} keys in {line['seconds']:.1f} s "
             f"({line['keys_per_s']:,} keys/s) {words}; backlog {line['backlog']:,}, "
@@ -153,6 +153,6 @@ def _count(counts: Counts) -> None:
     THROTTLED.inc(counts.throttled)
     RETRIED.inc(counts.keys_retried)
     RETURNED.inc(counts.returned)
-    for reason in counts.troubled.values():
+    for reason in counts.failing.values():
         HELD_BUCKETS.labels(reason).inc()
     BATCHES.inc()

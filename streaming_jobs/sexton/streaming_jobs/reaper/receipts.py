@@ -1,8 +1,8 @@
 """What may have been worked on before this start: records that were begun and not committed.
 
 Their deletes may have been sent, and some of their receipts written. The receipts are looked through for
-one word: where an object was `changed` then, it still is; where no receipt says so and another object stands
-under the key now, the one that was meant may have gone by our own hand.
+one outcome: where an object was `changed` then, it still is; where no receipt says so and another object
+stands under the key now, the one that was meant may have gone by our own hand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sexton.schemas.errors import KafkaUnavailable, UndecodableRecord
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.checkpoint import Binding, Checkpoint
-from sexton.streaming_jobs.reaper.waiting_room import WaitingRoom, parse_begun
+from sexton.streaming_jobs.reaper.delay_queue import DelayQueue, parse_begun
 
 __all__ = ["Replayed", "SentBefore", "sent_before", "waited_before"]
 
@@ -45,7 +45,7 @@ class SentBefore:
 class Replayed:
     """First records that were worked on once more: at or above `first`, by intents partition.
 
-    An attempt before may have written copies to the waiting room that know nothing of it; `at_s` is when the
+    An attempt before may have written copies to the delay queue that know nothing of it; `at_s` is when the
     last replay began, seconds since 1970.
     """
 
@@ -61,7 +61,9 @@ class Replayed:
         return Replayed(lowest, max(self.at_s, other.at_s))
 
     def covers(self, place: events.Position, written_at_us: int) -> bool:
-        """Tell whether a copy of the record at a place, written then, may be older than what became of it."""
+        """Return whether a copy of the record at a place, written then, may be older than what became of
+        it.
+        """
         old = written_at_us / 1e6 <= self.at_s + _MARGIN_S
         return old and place.offset >= self.first.get(place.partition, 0)
 
@@ -81,11 +83,11 @@ def sent_before(settings: Settings, checkpoint: Checkpoint, binding: Binding, cl
 
 
 def waited_before(
-    settings: Settings, checkpoint: Checkpoint, binding: Binding, room: WaitingRoom
+    settings: Settings, checkpoint: Checkpoint, binding: Binding, delay_queue: DelayQueue
 ) -> SentBefore:
-    """Return what of the waiting room may have been worked on and was not committed; raises as the above."""
-    ends, since_s = parse_begun(checkpoint.waiting_begun(), room.place)
-    if all(end <= room.done.get(partition, 0) for partition, end in ends.items()):
+    """Return what of the delay queue may have been worked on and was not committed; raises as the above."""
+    ends, since_s = parse_begun(checkpoint.waiting_begun(), delay_queue.place)
+    if all(end <= delay_queue.done.get(partition, 0) for partition, end in ends.items()):
         return SentBefore()
     return SentBefore(ends, _changed_since(settings, since_s - _MARGIN_S, binding.topic_id), since_s)
 
@@ -138,6 +140,6 @@ def _read(consumer: Consumer, codec: Codec, left: set[int], topic_id: str) -> se
             except UndecodableRecord:
                 continue  # not ours: it says nothing of any key
             at = outcome.position
-            if at.topic_id == topic_id and outcome.counts.get(events.OutcomeWord.CHANGED.value):
+            if at.topic_id == topic_id and outcome.counts.get(events.OutcomeKind.CHANGED.value):
                 changed.add((at.partition, at.offset))
     return changed

@@ -1,6 +1,6 @@
-"""Taking in what the store answered: every key of a reply gets its next step, and the lane its pace.
+"""Taking in what the store answered: every key of a reply gets its next step, and the bucket its pace.
 
-Everything here changes one lane and sends nothing. What is wrong with everything is returned, as text.
+Everything here changes one bucket and sends nothing. What is wrong with everything is returned, as text.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sexton.schemas.events import OutcomeWord
+from sexton.schemas.events import OutcomeKind
 from sexton.storage import BatchResult, Delete, KeyState
-from sexton.streaming_jobs.reaper.fates import (
+from sexton.streaming_jobs.reaper.buckets import Batch, Bucket, apart
+from sexton.streaming_jobs.reaper.item_outcomes import (
     MOST_TRIES,
     Earlier,
-    Fate,
+    ItemOutcome,
     Step,
-    after_look,
+    after_verification,
     is_throttled,
     step_of,
 )
 from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
-from sexton.streaming_jobs.reaper.lanes import Batch, Lane, apart
-from sexton.streaming_jobs.reaper.looking import Look
+from sexton.streaming_jobs.reaper.verification import Verification
 
 __all__ = ["Limits", "Replies"]
 
@@ -44,7 +44,7 @@ class Limits:
     """
 
     in_flight: int = 8
-    patience_s: float = 10.0
+    failure_threshold_s: float = 10.0
     slice_s: float = 60.0
     prefix_objects: int = 10_000
     allow_bypass: bool = False
@@ -62,162 +62,170 @@ class Replies:
     jitter: Callable[[], float] = random.random
     wall_clock: Callable[[], float] = time.time
 
-    def batch(self, lane: Lane, batch: Batch, result: BatchResult) -> str | None:
+    def batch(self, bucket: Bucket, batch: Batch, result: BatchResult) -> str | None:
         """Take in the answer to a request."""
         done = result.count - len(result.states)
-        lane.done += done
-        if done and lane.fates:
-            _now_gone(lane, batch, result)
+        bucket.done += done
+        if done and bucket.outcomes:
+            _now_gone(bucket, batch, result)
         if not result.states:
-            lane.pace.good(self.limits.in_flight)
+            bucket.pace.good(self.limits.in_flight)
             return None
-        fault = self._states(lane, batch, result)
-        if not lane.done and len(lane.denied) >= _EARLY_DENIED:
-            self.close(lane, next(iter(lane.denied.values())))
-        lane.sweep()
+        fault = self._states(bucket, batch, result)
+        if not bucket.done and len(bucket.denied) >= _EARLY_DENIED:
+            self.close(bucket, next(iter(bucket.denied.values())))
+        bucket.sweep()
         return fault
 
-    def _states(self, lane: Lane, batch: Batch, result: BatchResult) -> str | None:
+    def _states(self, bucket: Bucket, batch: Batch, result: BatchResult) -> str | None:
         again: list[str | Delete] = []
         steps: set[Step] = set()
         fault: str | None = None
-        worst = Fate(None)
+        worst = ItemOutcome(None)
         for index, state in sorted(result.states.items()):
             item = batch.items[index]
-            step, fate = _decided(lane, item, state)
+            step, outcome = _decided(bucket, item, state)
             steps.add(step)
             if step is Step.ENVIRONMENT:
-                fault = fault or fate.detail
+                fault = fault or outcome.detail
             elif state.code in UNTRIED and not batch.probed:
-                lane.untried[item] = fate  # until the store was seen to do it
-                lane.fates[item] = Fate(None, fate.reason, fate.detail)
+                bucket.untried[item] = outcome  # until the store was seen to do it
+                bucket.outcomes[item] = ItemOutcome(None, outcome.reason, outcome.detail)
                 continue
-            elif step in (Step.AGAIN, Step.BUCKET):
+            elif step in (Step.RETRY, Step.BUCKET):
                 again.append(item)
             if step is Step.BUCKET or Step.BUCKET not in steps:
-                worst = fate
-            _note(lane, item, step, fate)
+                worst = outcome
+            _note(bucket, item, step, outcome)
         if again:
-            lane.again.append(Batch(again, due=self.clock() + self._backoff(lane, again), again=True))
-        if lane.probed and lane.untried:
-            self.probed(lane)  # it was tried while this request was under way
+            bucket.again.append(Batch(again, due=self.clock() + self._backoff(bucket, again), again=True))
+        if bucket.probed and bucket.untried:
+            self.probed(bucket)  # it was tried while this request was under way
         if Step.BUCKET in steps:
-            self.close(lane, worst)
+            self.close(bucket, worst)
         elif result.count == len(result.states) and all(map(is_throttled, result.states.values())):
             # Looks at what such a reply may have done do not make the store less busy.
-            self.slow_down(lane, worst, result.retry_after_s)
-        elif result.count > len(result.states) or steps & {Step.DONE, Step.DENIED, Step.LOOK}:
-            lane.pace.good(self.limits.in_flight)
+            self.slow_down(bucket, worst, result.retry_after_s)
+        elif result.count > len(result.states) or steps & {Step.DONE, Step.DENIED, Step.VERIFY}:
+            bucket.pace.good(self.limits.in_flight)
         elif fault is None:
-            self.slow_down(lane, worst, result.retry_after_s)
+            self.slow_down(bucket, worst, result.retry_after_s)
         return fault
 
-    def slow_down(self, lane: Lane, why: Fate, retry_after_s: float | None = None) -> None:
-        """Slow a lane down that did nothing but fail; close it once patience is at its end."""
+    def slow_down(self, bucket: Bucket, why: ItemOutcome, retry_after_s: float | None = None) -> None:
+        """Slow a bucket down that did nothing but fail; close it once its failure threshold is reached."""
         now = self.clock()
-        lane.pace.bad(now, retry_after_s, self.jitter())
-        since = now if lane.pace.bad_since is None else lane.pace.bad_since
-        if now - since > self.limits.patience_s or (retry_after_s or 0.0) > self.limits.patience_s:
-            self.close(lane, why)
+        bucket.pace.bad(now, retry_after_s, self.jitter())
+        since = now if bucket.pace.bad_since is None else bucket.pace.bad_since
+        most = self.limits.failure_threshold_s
+        if now - since > most or (retry_after_s or 0.0) > most:
+            self.close(bucket, why)
 
     @staticmethod
-    def close(lane: Lane, why: Fate) -> None:
-        """Close a lane: what is unsent is held, and waits for the bucket; nothing has happened to it."""
-        lane.close(Fate(None, why.reason, why.detail))
+    def close(bucket: Bucket, why: ItemOutcome) -> None:
+        """Close a bucket: what is unsent is held, and waits for the bucket; nothing has happened to it."""
+        bucket.close(ItemOutcome(None, why.reason, why.detail))
 
-    def looked(self, lane: Lane, asked: Mapping[str | Delete, Fate], found: Mapping[str, Look]) -> None:
+    def verified(
+        self, bucket: Bucket, asked: Mapping[str | Delete, ItemOutcome], found: Mapping[str, Verification]
+    ) -> None:
         """Take in what a look at some keys has shown."""
         again: list[str | Delete] = []
         now = self.wall_clock()
-        for item, fate in asked.items():
-            shown, earlier = found[key_of(item)], lane.sent_before.get(item)
+        for item, outcome in asked.items():
+            shown, earlier = found[key_of(item)], bucket.sent_before.get(item)
             since = earlier.since if earlier else None
             stood = shown.age_s is not None and since is not None and shown.age_s >= now - since
-            step, decided = after_look(fate, shown.seen, earlier, stood=stood)
-            lane.done += decided.word is OutcomeWord.ABSENT
-            lane.fates[item] = decided
-            if step is Step.AGAIN and lane.tries.get(item, 0) < MOST_TRIES:
+            step, decided = after_verification(outcome, shown.presence, earlier, stood=stood)
+            bucket.done += decided.kind is OutcomeKind.ABSENT
+            bucket.outcomes[item] = decided
+            if step is Step.RETRY and bucket.tries.get(item, 0) < MOST_TRIES:
                 again.append(item)
         if again:
-            lane.again.append(Batch(again, due=self.clock(), again=True))
-        lane.sweep()
+            bucket.again.append(Batch(again, due=self.clock(), again=True))
+        bucket.sweep()
 
-    def probed(self, lane: Lane) -> None:
+    def probed(self, bucket: Bucket) -> None:
         """Take in that the store was tried: what waited for that is sent, or refused for good."""
-        if lane.probed and lane.untried:
+        if bucket.probed and bucket.untried:
             # Gathered from many requests: more than one holds, and a key with several conditions.
-            lane.again += [Batch(items, due=self.clock(), again=True) for items in apart(lane.untried)]
-            lane.untried = {}
+            bucket.again += [Batch(items, due=self.clock(), again=True) for items in apart(bucket.untried)]
+            bucket.untried = {}
 
-    def erased(self, lane: Lane, item: EraseAll, step: Step, fate: Fate) -> str | None:
+    def erased(self, bucket: Bucket, item: EraseAll, step: Step, outcome: ItemOutcome) -> str | None:
         """Take in what became of the versions of one key."""
-        tries = lane.tries[item] = lane.tries.get(item, 0) + 1
-        lane.fates[item] = fate
-        lane.done += fate.word in (OutcomeWord.DELETED, OutcomeWord.ABSENT)
-        if step is Step.AGAIN and tries < MOST_TRIES:
-            lane.erasing.append(item)
+        tries = bucket.tries[item] = bucket.tries.get(item, 0) + 1
+        bucket.outcomes[item] = outcome
+        bucket.done += outcome.kind in (OutcomeKind.DELETED, OutcomeKind.ABSENT)
+        if step is Step.RETRY and tries < MOST_TRIES:
+            bucket.erasing.append(item)
         elif step is Step.BUCKET:
-            self.close(lane, fate)
-        lane.sweep()
-        return fate.detail if step is Step.ENVIRONMENT else None
+            self.close(bucket, outcome)
+        bucket.sweep()
+        return outcome.detail if step is Step.ENVIRONMENT else None
 
-    def denied(self, lane: Lane) -> bool:
-        """Decide what the denied keys of an idle lane are; tell whether something has to be asked first.
+    def denied(self, bucket: Bucket) -> bool:
+        """Decide what the denied keys of an idle bucket are; say whether something has to be asked first.
 
         Where every key was denied it is the bucket's policy, else each key's own end. About a single one
         the bucket is asked whether it lets us delete at all.
         """
-        if not lane.denied:
+        if not bucket.denied:
             return False
-        if lane.closed is None and not lane.done and len(lane.denied) == 1 and lane.denies_all is None:
-            lane.asking = True
+        is_single = not bucket.done and len(bucket.denied) == 1
+        if bucket.closed is None and is_single and bucket.denies_all is None:
+            bucket.asking = True
             return True
-        denied, lane.denied = lane.denied, {}
-        if not lane.done and (len(denied) > 1 or lane.denies_all or lane.closed is not None):
-            why = lane.closed or Fate(None, "AccessDenied", "the store denied every key of the bucket")
-            lane.fates.update(dict.fromkeys(denied, why))
-            self.close(lane, why)
+        denied, bucket.denied = bucket.denied, {}
+        if not bucket.done and (len(denied) > 1 or bucket.denies_all or bucket.closed is not None):
+            why = bucket.closed or ItemOutcome(
+                None, "AccessDenied", "the store denied every key of the bucket"
+            )
+            bucket.outcomes.update(dict.fromkeys(denied, why))
+            self.close(bucket, why)
             return False
-        lane.fates.update(denied.items())
-        lane.to_look.update((item, fate) for item, fate in denied.items() if item in lane.sent_before)
-        lane.sweep()  # a closed lane is not looked at any more
-        return bool(lane.to_look)
+        bucket.outcomes.update(denied.items())
+        bucket.to_verify.update({item: denied[item] for item in denied if item in bucket.sent_before})
+        bucket.sweep()  # a closed bucket is not verified any more
+        return bool(bucket.to_verify)
 
-    def _backoff(self, lane: Lane, items: Sequence[Item]) -> float:
-        tries = max(lane.tries.get(item, 0) for item in items)
+    def _backoff(self, bucket: Bucket, items: Sequence[Item]) -> float:
+        tries = max(bucket.tries.get(item, 0) for item in items)
         return min(0.05 * 2.0**tries, _LONGEST_BACKOFF_S) * (0.5 + self.jitter() / 2)
 
 
-def _decided(lane: Lane, item: str | Delete, state: KeyState) -> tuple[Step, Fate]:
-    busy = is_throttled(state)  # patience ends that, not a number of tries
-    tries = lane.tries[item] = lane.tries.get(item, 0) + (not busy)
+def _decided(bucket: Bucket, item: str | Delete, state: KeyState) -> tuple[Step, ItemOutcome]:
+    busy = is_throttled(state)  # the failure threshold ends that, not a number of tries
+    tries = bucket.tries[item] = bucket.tries.get(item, 0) + (not busy)
     decided = step_of(
         state,
-        may_be_gone=item in lane.sent_before or (isinstance(item, Delete) and item.version_id is not None),
-        repeat_marks=lane.may_mark(item),
+        may_be_gone=item in bucket.sent_before or (isinstance(item, Delete) and item.version_id is not None),
+        repeat_creates_marker=bucket.may_create_marker(item),
         tries=0 if busy else tries,
     )
     if state.effect_unknown:
-        lane.sent_before.setdefault(item, Earlier(lane.started))
+        bucket.sent_before.setdefault(item, Earlier(bucket.started))
     return decided
 
 
-def _note(lane: Lane, item: str | Delete, step: Step, fate: Fate) -> None:
+def _note(bucket: Bucket, item: str | Delete, step: Step, outcome: ItemOutcome) -> None:
     if step is Step.DENIED:
-        lane.denied[item] = fate
+        bucket.denied[item] = outcome
         return
-    if step is Step.LOOK:
-        lane.to_look[item] = fate
-    lane.done += fate.word is OutcomeWord.ABSENT
-    lane.fates[item] = (
-        fate if step is Step.DONE else Fate(None, fate.reason, fate.detail, unknown=fate.unknown)
+    if step is Step.VERIFY:
+        bucket.to_verify[item] = outcome
+    bucket.done += outcome.kind is OutcomeKind.ABSENT
+    bucket.outcomes[item] = (
+        outcome
+        if step is Step.DONE
+        else ItemOutcome(None, outcome.reason, outcome.detail, unknown=outcome.unknown)
     )
 
 
-def _now_gone(lane: Lane, batch: Batch, result: BatchResult) -> None:
-    """Give those that met trouble before, and are gone now, their word."""
+def _now_gone(bucket: Bucket, batch: Batch, result: BatchResult) -> None:
+    """Give those that met trouble before, and are gone now, their outcome."""
     for index, item in enumerate(batch.items):
-        if index not in result.states and item in lane.fates:
-            lane.fates[item] = Fate(
-                OutcomeWord.DELETED, effect=lane.effect(item), request_id=result.request_id
+        if index not in result.states and item in bucket.outcomes:
+            bucket.outcomes[item] = ItemOutcome(
+                OutcomeKind.DELETED, effect=bucket.effect(item), request_id=result.request_id
             )

@@ -1,4 +1,4 @@
-"""What became of one intent: its keys by word, or what is known of each while it waits."""
+"""What became of one intent: its keys by outcome, or what is known of each while it waits."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from sexton.schemas import events
-from sexton.schemas.events import DeleteMode, OutcomeWord
+from sexton.schemas.events import DeleteMode, OutcomeKind
 from sexton.storage import Kind
+from sexton.streaming_jobs.reaper.buckets import Bucket
 from sexton.streaming_jobs.reaper.execution import Execution
-from sexton.streaming_jobs.reaper.fates import EARLIER_PHASE, Earlier, Fate, Seen
+from sexton.streaming_jobs.reaper.item_outcomes import EARLIER_PHASE, Earlier, ItemOutcome, Presence
 from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
 from sexton.streaming_jobs.reaper.key_progress import Before, progress_of
-from sexton.streaming_jobs.reaper.lanes import Lane
-from sexton.streaming_jobs.reaper.looking import Looker, look
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixStep
+from sexton.streaming_jobs.reaper.verification import Verifier, verify
 
 __all__ = ["Result", "result_of", "untried"]
 
 
 @dataclass(slots=True)
 class Result:
-    """What became of an intent: keys by word, those that are not of the most common word by name.
+    """What became of an intent: keys by outcome, those that are not of the most common outcome by name.
 
-    With `held` it has no word yet: it waits, `unknown` tells whether some of its keys may be gone, and `keys`
-    which.
+    With `held` it has no outcome yet: it waits, `unknown` says whether some of its keys may be gone, and
+    `keys` which.
     """
 
-    counts: Counter[OutcomeWord] = field(default_factory=Counter)
-    named: list[tuple[str, Fate]] = field(default_factory=list)
+    counts: Counter[OutcomeKind] = field(default_factory=Counter)
+    named: list[tuple[str, ItemOutcome]] = field(default_factory=list)
     effects: Counter[str] = field(default_factory=Counter)
     request_ids: list[str] = field(default_factory=list)
-    held: Fate | None = None
+    held: ItemOutcome | None = None
     unknown: bool = False
     keys: events.KeyProgress | None = None
 
@@ -57,18 +57,22 @@ def _of_keys(execution: Execution, result: Result) -> None:
         gone = execution.earlier is not None or bool(execution.phases)
         result.held, result.unknown = execution.held, result.unknown or gone or execution.held.unknown
         return
-    lane = execution.lane
-    assert lane is not None
+    bucket = execution.bucket
+    assert bucket is not None
     for items in execution.phases:
-        met = [item for item in items if execution.fate(item)] if lane.fates or execution.last_words else []
-        untroubled = [item for item in items if not execution.fate(item)] if met else items
+        met = (
+            [item for item in items if execution.outcome(item)]
+            if bucket.outcomes or execution.final_outcomes
+            else []
+        )
+        untroubled = [item for item in items if not execution.outcome(item)] if met else items
         if untroubled:
-            result.counts[OutcomeWord.DELETED] += len(untroubled)
-            result.effects.update(lane.effects(untroubled))
-            result.unknown = result.unknown or bool(lane.fates)  # what waits as a whole is gone in part
-        _add_fates(met, execution, lane, result)
+            result.counts[OutcomeKind.DELETED] += len(untroubled)
+            result.effects.update(bucket.effects(untroubled))
+            result.unknown = result.unknown or bool(bucket.outcomes)  # what waits as a whole is gone in part
+        _add_outcomes(met, execution, bucket, result)
     for refusal in execution.refused:
-        _name(result, refusal.key, refusal.fate)
+        _name(result, refusal.key, refusal.outcome)
     _add_unqueued(execution, result)
 
 
@@ -80,46 +84,49 @@ def _add_before(action: events.Action, before: Before, result: Result) -> None:
     for number, key in enumerate(chain.from_iterable(action.phases)):
         if number not in before.done:
             continue
-        word, effect = before.done[number]
+        kind, effect = before.done[number]
         result.effects[effect] += 1
-        if word is OutcomeWord.DELETED:
-            result.counts[word] += 1  # as it is plain, nobody names it
+        if kind is OutcomeKind.DELETED:
+            result.counts[kind] += 1  # as it is plain, nobody names it
         else:
-            _name(result, key, Fate(word))
+            _name(result, key, ItemOutcome(kind))
 
 
 def untried(
     waited: events.DeferredIntent,
     action: events.Action,
     before: Before | None,
-    word: OutcomeWord,
-    looker: Looker,
+    kind: OutcomeKind,
+    verifier: Verifier,
 ) -> Result:
-    """Return what became of an intent that waited and goes no further: what is not gone has this word.
+    """Return what became of an intent that waited and goes no further: what is not gone has this outcome.
 
-    Of what may be gone that is only said after a look; while it cannot be seen the intent waits. Without
-    `before` each of its keys may be.
+    Of what may be gone that is only said after verification; while it cannot be seen the intent waits.
+    Without `before` each of its keys may be.
     """
     result = Result()
     if isinstance(action, events.DeletePrefix):
         if waited.gone:
-            result.counts[OutcomeWord.DELETED] += waited.gone
-        _name(result, action.prefix, Fate(word))
+            result.counts[OutcomeKind.DELETED] += waited.gone
+        _name(result, action.prefix, ItemOutcome(kind))
     if not isinstance(action, events.DeleteObjects):
         return result
     before = before or Before(action.phases, unknown=frozenset(chain.from_iterable(action.phases)))
     _add_before(action, before, result)
     doubtful = [key for phase in before.left for key in phase if key in before.unknown]
-    seen = look(looker, action.bucket, doubtful)
+    presence = verify(verifier, action.bucket, doubtful)
     for key in chain.from_iterable(before.left):
-        shown = seen[key].seen if key in seen else Seen.THERE
-        if shown is Seen.UNKNOWN:
-            result.held, result.keys = Fate(None, "held", "what may be gone cannot be looked at"), waited.keys
-        elif shown is Seen.ABSENT:
-            _name(result, key, Fate(OutcomeWord.ABSENT))
+        shown = presence[key].presence if key in presence else Presence.PRESENT
+        if shown is Presence.UNKNOWN:
+            result.held, result.keys = (
+                ItemOutcome(None, "held", "what may be gone cannot be verified"),
+                waited.keys,
+            )
+        elif shown is Presence.ABSENT:
+            _name(result, key, ItemOutcome(OutcomeKind.ABSENT))
             result.effects["absent"] += 1
         else:
-            _name(result, key, Fate(word))
+            _name(result, key, ItemOutcome(kind))
     return result
 
 
@@ -142,41 +149,43 @@ def _progress(execution: Execution, request_ids: Sequence[str]) -> events.KeyPro
     return progress_of(done, unknown, request_ids)
 
 
-def _gone(execution: Execution, item: Item) -> tuple[OutcomeWord, str] | None:
-    """Return the word and the effect of a queued item that is gone, None for any other."""
-    fate, lane = execution.fate(item), execution.lane
-    assert lane is not None
-    if fate is None or fate.word is OutcomeWord.DELETED:
-        return OutcomeWord.DELETED, (fate.effect if fate else "") or lane.effect(item)
-    return (fate.word, "absent") if fate.word is OutcomeWord.ABSENT and not fate.stands else None
+def _gone(execution: Execution, item: Item) -> tuple[OutcomeKind, str] | None:
+    """Return the outcome and the effect of a queued item that is gone, None for any other."""
+    outcome, bucket = execution.outcome(item), execution.bucket
+    assert bucket is not None
+    if outcome is None or outcome.kind is OutcomeKind.DELETED:
+        return OutcomeKind.DELETED, (outcome.effect if outcome else "") or bucket.effect(item)
+    return (outcome.kind, "absent") if outcome.kind is OutcomeKind.ABSENT and not outcome.stands else None
 
 
-def _add_fates(items: Sequence[Item], execution: Execution, lane: Lane, result: Result) -> None:
+def _add_outcomes(items: Sequence[Item], execution: Execution, bucket: Bucket, result: Result) -> None:
     """Count those that are not plainly gone, or that met trouble first."""
     for item in items:
-        fate = execution.fate(item)
-        assert fate is not None
-        result.unknown = result.unknown or fate.unknown or item in lane.sent_before
-        if fate.word is None:
-            result.held = fate
+        outcome = execution.outcome(item)
+        assert outcome is not None
+        result.unknown = result.unknown or outcome.unknown or item in bucket.sent_before
+        if outcome.kind is None:
+            result.held = outcome
             continue
-        if fate.request_id and fate.request_id not in result.request_ids:
-            result.request_ids.append(fate.request_id)
-        _name(result, key_of(item), fate)
-        if fate.word is OutcomeWord.DELETED:
-            result.effects[fate.effect or lane.effect(item)] += 1
+        if outcome.request_id and outcome.request_id not in result.request_ids:
+            result.request_ids.append(outcome.request_id)
+        _name(result, key_of(item), outcome)
+        if outcome.kind is OutcomeKind.DELETED:
+            result.effects[outcome.effect or bucket.effect(item)] += 1
             result.unknown = True
-        elif fate.word is OutcomeWord.ABSENT:
+        elif outcome.kind is OutcomeKind.ABSENT:
             result.effects["absent"] += 1
 
 
 def _add_unqueued(execution: Execution, result: Result) -> None:
-    """Give the keys of phases that never started the word of what stood in their way."""
+    """Give the keys of phases that never started the outcome of what stood in their way."""
     if execution.blocked is None:
         return
-    dead = execution.blocked.word is OutcomeWord.DEAD_LETTERED
-    word = OutcomeWord.DEAD_LETTERED if dead else OutcomeWord.REFUSED
-    why = Fate(word, EARLIER_PHASE, f"a key of an earlier phase is not gone: {execution.blocked.detail}")
+    dead = execution.blocked.kind is OutcomeKind.DEAD_LETTERED
+    kind = OutcomeKind.DEAD_LETTERED if dead else OutcomeKind.REFUSED
+    why = ItemOutcome(
+        kind, EARLIER_PHASE, f"a key of an earlier phase is not gone: {execution.blocked.detail}"
+    )
     for phase in execution.left[len(execution.phases) :]:
         for key in phase:
             _name(result, key, why)
@@ -184,8 +193,8 @@ def _add_unqueued(execution: Execution, result: Result) -> None:
 
 def _of_prefix(execution: Execution, result: Result) -> Result:
     step = execution.step
-    if execution.last_word is not None:
-        return _last_word(execution, execution.last_word, result)
+    if execution.final_outcome is not None:
+        return _final_outcome(execution, execution.final_outcome, result)
     if step is None:
         assert execution.held is not None
         result.held, result.unknown = execution.held, execution.earlier is not None
@@ -193,42 +202,42 @@ def _of_prefix(execution: Execution, result: Result) -> Result:
     _add_prefix_effects(execution, step, result)
     result.request_ids = list(step.request_ids)
     for key, state in step.failed:
-        word = OutcomeWord.REFUSED if state.kind is Kind.REFUSED else OutcomeWord.DEAD_LETTERED
-        _name(result, key, Fate(word, state.code, str(state)))
+        kind = OutcomeKind.REFUSED if state.kind is Kind.REFUSED else OutcomeKind.DEAD_LETTERED
+        _name(result, key, ItemOutcome(kind, state.code, str(state)))
     unnamed = step.failed_count - len(step.failed)
     if unnamed:
-        most = result.counts.most_common(1)[0][0] if result.counts else OutcomeWord.DEAD_LETTERED
+        most = result.counts.most_common(1)[0][0] if result.counts else OutcomeKind.DEAD_LETTERED
         result.counts[most] += unnamed
-    result.counts[OutcomeWord.DELETED] += step.progress.gone
+    result.counts[OutcomeKind.DELETED] += step.progress.gone
     if step.fault is not None:
-        result.held, result.unknown = Fate(None, step.fault.code, str(step.fault)), step.unknown
+        result.held, result.unknown = ItemOutcome(None, step.fault.code, str(step.fault)), step.unknown
     return result
 
 
 def _add_prefix_effects(execution: Execution, step: PrefixStep, result: Result) -> None:
     """Count what went in all slices, not only in the last one: in one mode all objects go the same way."""
-    lane, action = execution.lane, execution.action
-    assert lane is not None
+    bucket, action = execution.bucket, execution.action
+    assert bucket is not None
     assert isinstance(action, events.DeletePrefix)
     kind = next((name for name in step.effects if name != "absent"), "")
     if not kind:
-        erases = action.mode is not DeleteMode.HIDE
-        kind = lane.effect(EraseAll(action.bucket) if erases else action.bucket)
+        is_permanent = action.mode is not DeleteMode.HIDE
+        kind = bucket.effect(EraseAll(action.bucket) if is_permanent else action.bucket)
     if step.progress.gone:
         result.effects[kind] = step.progress.gone
 
 
-def _last_word(execution: Execution, fate: Fate, result: Result) -> Result:
+def _final_outcome(execution: Execution, outcome: ItemOutcome, result: Result) -> Result:
     """Return what became of a prefix that waited too long: what is gone, and that something is left."""
     assert isinstance(execution.action, events.DeletePrefix)
     progress = execution.step.progress if execution.step is not None else execution.progress
-    result.counts[OutcomeWord.DELETED] += progress.gone
-    if fate.word is OutcomeWord.DEAD_LETTERED:
-        _name(result, execution.action.prefix, fate)
+    result.counts[OutcomeKind.DELETED] += progress.gone
+    if outcome.kind is OutcomeKind.DEAD_LETTERED:
+        _name(result, execution.action.prefix, outcome)
     return result
 
 
-def _name(result: Result, key: str, fate: Fate) -> None:
-    assert fate.word is not None
-    result.counts[fate.word] += 1
-    result.named.append((key, fate))
+def _name(result: Result, key: str, outcome: ItemOutcome) -> None:
+    assert outcome.kind is not None
+    result.counts[outcome.kind] += 1
+    result.named.append((key, outcome))

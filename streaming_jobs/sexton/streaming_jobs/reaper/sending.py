@@ -1,6 +1,6 @@
-"""Sending: requests of each bucket's lane, the jobs beside them, and taking in what comes back.
+"""Sending: requests of each bucket's bucket, the jobs beside them, and taking in what comes back.
 
-One thread queues, sends and takes in; see `lanes` for what waits where, `replies` for what an answer means.
+One thread queues, sends and takes in; see `buckets` for what waits where, `replies` for what an answer means.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, TypeVar
 from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault
 from sexton.storage import MAX_KEYS, READY, Abilities, BatchResult, Delete
+from sexton.streaming_jobs.reaper.buckets import Batch, Bucket
 from sexton.streaming_jobs.reaper.execution import Execution, items_of, names_of
-from sexton.streaming_jobs.reaper.fates import SLOW_BUCKET, Fate, Step, is_throttled
 from sexton.streaming_jobs.reaper.inbox import JOBS, Inbox
+from sexton.streaming_jobs.reaper.item_outcomes import SLOW_BUCKET, ItemOutcome, Step, is_throttled
 from sexton.streaming_jobs.reaper.items import EraseAll
 from sexton.streaming_jobs.reaper.jobs import denies_all, erase_key, fault_of_call
-from sexton.streaming_jobs.reaper.lanes import Batch, Lane
-from sexton.streaming_jobs.reaper.looking import look
 from sexton.streaming_jobs.reaper.paced import Deleter, OnePacer, PacedDeleter
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress, PrefixState, PrefixStep
 from sexton.streaming_jobs.reaper.replies import Replies
+from sexton.streaming_jobs.reaper.verification import verify
 
 __all__ = ["Sender"]
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Sender:
-    """Works the lanes of one task off.
+    """Works the buckets of one task off.
 
     `phased` are the intents whose next phase waits, `prefixes` those of a prefix; the executor's are their
     turns. `fault` is what is wrong with everything, once something is.
@@ -51,21 +51,21 @@ class Sender:
     keys_sent: int = 0
     retried: int = 0
     throttled: int = 0
-    lanes: dict[tuple[str, bool], Lane] = field(default_factory=dict)
+    buckets: dict[tuple[str, bool], Bucket] = field(default_factory=dict)
     inbox: Inbox = field(default_factory=Inbox)
     fault: str | None = None
     started: float = 0.0
 
-    def probe(self, lane: Lane) -> None:
+    def probe(self, bucket: Bucket) -> None:
         """Ask what the store can do: what the bucket says of itself, and once a key needs it all the rest."""
-        lane.probe_due = None
-        if lane.abilities is None:
-            self.job(lane, lambda: self.deleter.look_up(lane.bucket), self._probed)
+        bucket.probe_due = None
+        if bucket.abilities is None:
+            self.job(bucket, lambda: self.deleter.look_up(bucket.name), self._probed)
         else:
-            under = self.probes_under.get(lane.bucket, "")
-            self.job(lane, lambda: self.deleter.probe(lane.bucket, under), self._probed)
+            under = self.probes_under.get(bucket.name, "")
+            self.job(bucket, lambda: self.deleter.probe(bucket.name, under), self._probed)
 
-    def begin(self, execution: Execution, lane: Lane) -> None:
+    def begin(self, execution: Execution, bucket: Bucket) -> None:
         """Queue the first phase of an intent; prefixes and later phases wait for all that can go before."""
         if isinstance(execution.action, events.DeletePrefix):
             if self.dry:
@@ -73,62 +73,62 @@ class Sender:
             else:
                 self.prefixes.append(execution)
             return
-        self.queue(execution, lane, execution.left[0])
+        self.queue(execution, bucket, execution.left[0])
         if len(execution.left) > 1:
             self.phased.append(execution)
 
-    def queue(self, execution: Execution, lane: Lane, keys: Sequence[str]) -> None:
+    def queue(self, execution: Execution, bucket: Bucket, keys: Sequence[str]) -> None:
         """Queue keys of an intent, those that nobody has queued before."""
         # A dry run does not know what the store can check.
-        items = keys if self.dry else items_of(execution, keys, lane)
+        items = keys if self.dry else items_of(execution, keys, bucket)
         execution.phases.append(items)
         plain = items is keys
         touched = execution.touched(items)
         if touched:
-            known = lane.sent_before
+            known = bucket.sent_before
             known.update((item, attempt.beside(known.get(item))) for item, attempt in touched.items())
-        new: Sequence[Any] = lane.unseen(keys) if plain else lane.unseen_items(items)
+        new: Sequence[Any] = bucket.unseen(keys) if plain else bucket.unseen_items(items)
         if not new:
             return
-        if touched and lane.marks:
-            new = lane.look_first(new)
+        if touched and bucket.creates_markers:
+            new = bucket.verify_first(new)
         if plain:
-            lane.waiting.items += new  # type: ignore[arg-type]  # they are this intent's keys
-            lane.users.add(execution, len(new))
+            bucket.waiting.items += new  # type: ignore[arg-type]  # they are this intent's keys
+            bucket.users.add(execution, len(new))
         else:
-            lane.queue(execution, new)
+            bucket.queue(execution, new)
 
-    def pump(self, lane: Lane) -> None:
+    def pump(self, bucket: Bucket) -> None:
         """Take in what has come back, and send what fills a request."""
         self.inbox.take_in()
-        if len(lane.waiting) >= MAX_KEYS:
-            self._advance(lane, flush=False)
+        if len(bucket.waiting) >= MAX_KEYS:
+            self._advance(bucket, flush=False)
 
-    def _advance(self, lane: Lane, *, flush: bool) -> None:
+    def _advance(self, bucket: Bucket, *, flush: bool) -> None:
         if self.fault is not None:
             return
         now = self.clock()
-        while self._may_send(lane, now):
-            size = lane.next_size(now, flush=flush)
+        while self._may_send(bucket, now):
+            size = bucket.next_size(now, flush=flush)
             if not size:
                 break
-            wait_s = self.pacer.take(lane.bucket, size)
+            wait_s = self.pacer.take(bucket.name, size)
             if wait_s > 0:
-                lane.pace.not_before = now + wait_s
+                bucket.pace.not_before = now + wait_s
                 break
-            self._send(lane, lane.next_batch(now))
+            self._send(bucket, bucket.next_batch(now))
         if flush:
-            self._start_jobs(lane)
+            self._start_jobs(bucket)
 
-    def _may_send(self, lane: Lane, now: float) -> bool:
+    def _may_send(self, bucket: Bucket, now: float) -> bool:
         most = self.replies.limits.in_flight
-        allowed = min(lane.pace.limit, self.pacer.in_flight_limit(lane.bucket))
+        allowed = min(bucket.pace.limit, self.pacer.in_flight_limit(bucket.name))
         if allowed >= most:
             # Nobody slows the bucket down: some stand ready for the senders while this thread decodes.
             allowed += READY
-        return now >= lane.pace.not_before and self.inbox.out < most + READY and lane.out < allowed
+        return now >= bucket.pace.not_before and self.inbox.out < most + READY and bucket.out < allowed
 
-    def _send(self, lane: Lane, batch: Batch) -> None:
+    def _send(self, bucket: Bucket, batch: Batch) -> None:
         number = len(self.request_ids)
         self.request_ids.append("")
         for execution in batch.users:
@@ -136,22 +136,22 @@ class Sender:
                 execution.requests.append(number)
         self.keys_sent += len(batch.items)
         self.retried += len(batch.items) if batch.again else 0
-        lane.out += 1
-        batch.probed = lane.probed
-        future = self.deleter.delete_all(lane.bucket, batch.items, bypass_governance=lane.bypass)
-        self.inbox.expect(future, lambda result: self._replied(lane, batch, number, result))
+        bucket.out += 1
+        batch.probed = bucket.probed
+        future = self.deleter.delete_all(bucket.name, batch.items, bypass_governance=bucket.bypass)
+        self.inbox.expect(future, lambda result: self._replied(bucket, batch, number, result))
 
-    def job(self, lane: Lane, work: Callable[[], T], then: Callable[[Lane, T], None]) -> None:
-        """Run a job of a lane beside the requests; what it raises is the lane's, or everybody's."""
-        lane.jobs += 1
+    def job(self, bucket: Bucket, work: Callable[[], T], then: Callable[[Bucket, T], None]) -> None:
+        """Run a job of a bucket beside the requests; what it raises is the bucket's, or everybody's."""
+        bucket.jobs += 1
 
         def landed(future: Future[T]) -> None:
-            lane.jobs -= 1
+            bucket.jobs -= 1
             error = future.exception()
             if error is None:
-                then(lane, future.result())
+                then(bucket, future.result())
             else:
-                self._failed(lane, error)
+                self._failed(bucket, error)
 
         self.inbox.run(work, landed)
 
@@ -160,94 +160,94 @@ class Sender:
         return PacedDeleter(self.deleter, self.pacer, self.probes_under.get(bucket, ""))
 
     def note(self, fault: str | None) -> None:
-        """Remember what is wrong with everything; the first to be told counts."""
+        """Remember what is wrong with everything; the first one counts."""
         self.fault = self.fault or fault
 
-    def _start_jobs(self, lane: Lane) -> None:
-        if lane.asking and lane.denies_all is None and not lane.jobs:
-            under = self.probes_under.get(lane.bucket, "")
-            self.job(lane, lambda: denies_all(self.paced(lane.bucket), lane.bucket, under), self._answered)
-        if not lane.probing and (lane.untried or lane.looks_odd()):
-            lane.probing = True
-            self.probe(lane)
-        if lane.to_look and self.inbox.jobs < JOBS and (lane.probed or not lane.probing):
-            self._look(lane, lane.next_look())
-        while lane.erasing and self.inbox.jobs < JOBS:
-            self._erase(lane, lane.erasing.pop())
+    def _start_jobs(self, bucket: Bucket) -> None:
+        if bucket.asking and bucket.denies_all is None and not bucket.jobs:
+            under = self.probes_under.get(bucket.name, "")
+            self.job(bucket, lambda: denies_all(self.paced(bucket.name), bucket.name, under), self._answered)
+        if not bucket.probing and (bucket.untried or bucket.needs_probe()):
+            bucket.probing = True
+            self.probe(bucket)
+        if bucket.to_verify and self.inbox.jobs < JOBS and (bucket.probed or not bucket.probing):
+            self._verify(bucket, bucket.next_to_verify())
+        while bucket.erasing and self.inbox.jobs < JOBS:
+            self._erase(bucket, bucket.erasing.pop())
 
-    def _look(self, lane: Lane, asked: dict[str | Delete, Fate]) -> None:
+    def _verify(self, bucket: Bucket, asked: dict[str | Delete, ItemOutcome]) -> None:
         keys, versions = names_of(asked)
         self.job(
-            lane,
-            lambda: look(self.deleter, lane.bucket, keys, versions=versions),
-            lambda lane, found: self.replies.looked(lane, asked, found),
+            bucket,
+            lambda: verify(self.deleter, bucket.name, keys, versions=versions),
+            lambda bucket, found: self.replies.verified(bucket, asked, found),
         )
 
-    def _erase(self, lane: Lane, item: EraseAll) -> None:
+    def _erase(self, bucket: Bucket, item: EraseAll) -> None:
         self.job(
-            lane,
-            lambda: erase_key(self.paced(lane.bucket), lane.bucket, item.key, bypass=lane.bypass),
-            lambda lane, fate: self._erased(lane, item, fate),
+            bucket,
+            lambda: erase_key(self.paced(bucket.name), bucket.name, item.key, bypass=bucket.bypass),
+            lambda bucket, outcome: self._erased(bucket, item, outcome),
         )
 
-    def _probed(self, lane: Lane, abilities: Abilities) -> None:
-        lane.probed = lane.abilities is not None
-        lane.abilities = abilities
-        self.replies.probed(lane)
-        waiting, lane.unprobed = lane.unprobed, []
+    def _probed(self, bucket: Bucket, abilities: Abilities) -> None:
+        bucket.probed = bucket.abilities is not None
+        bucket.abilities = abilities
+        self.replies.probed(bucket)
+        waiting, bucket.unprobed = bucket.unprobed, []
         for execution in waiting:
-            self.begin(execution, lane)
-        self._advance(lane, flush=False)
+            self.begin(execution, bucket)
+        self._advance(bucket, flush=False)
 
     @staticmethod
-    def _answered(lane: Lane, denies: bool) -> None:
-        lane.denies_all, lane.asking = denies, False
+    def _answered(bucket: Bucket, denies: bool) -> None:
+        bucket.denies_all, bucket.asking = denies, False
 
-    def _failed(self, lane: Lane, error: BaseException) -> None:
-        step, fate = fault_of_call(error)
+    def _failed(self, bucket: Bucket, error: BaseException) -> None:
+        step, outcome = fault_of_call(error)
         if step is Step.ENVIRONMENT:
-            self.note(fate.detail)
-        elif step is Step.AGAIN and (lane.abilities is None or lane.untried):
-            # The probe was throttled or cut: once more, while patience lasts.
-            self.replies.slow_down(lane, fate)
-            if lane.closed is None:
-                lane.probe_due = lane.pace.not_before
+            self.note(outcome.detail)
+        elif step is Step.RETRY and (bucket.abilities is None or bucket.untried):
+            # The probe was throttled or cut: once more, while the failure threshold is not reached.
+            self.replies.slow_down(bucket, outcome)
+            if bucket.closed is None:
+                bucket.probe_due = bucket.pace.not_before
         else:
-            self.replies.close(lane, fate)
+            self.replies.close(bucket, outcome)
 
-    def _replied(self, lane: Lane, batch: Batch, number: int, result: BatchResult) -> None:
-        lane.out -= 1
+    def _replied(self, bucket: Bucket, batch: Batch, number: int, result: BatchResult) -> None:
+        bucket.out -= 1
         self.requests += result.requests
         self.throttled += result.fault is not None and is_throttled(result.fault)
         self.request_ids[number] = result.request_id
-        self.pacer.took(lane.bucket, result)
-        self.note(self.replies.batch(lane, batch, result))
-        self._advance(lane, flush=False)
+        self.pacer.took(bucket.name, result)
+        self.note(self.replies.batch(bucket, batch, result))
+        self._advance(bucket, flush=False)
 
-    def _erased(self, lane: Lane, item: EraseAll, found: tuple[Step, Fate]) -> None:
-        self.note(self.replies.erased(lane, item, *found))
+    def _erased(self, bucket: Bucket, item: EraseAll, found: tuple[Step, ItemOutcome]) -> None:
+        self.note(self.replies.erased(bucket, item, *found))
 
     def settle(self) -> None:
-        """Work until every lane is at rest and every denied key decided about; raises EnvironmentFault."""
+        """Work until every bucket is at rest and every denied key decided about; raises EnvironmentFault."""
         while True:
             self.drain()
-            # Each lane, not only the first: this decides as well as asks.
-            to_look = [self.replies.denied(lane) for lane in self.lanes.values()]
-            if not any(to_look):
+            # Each bucket, not only the first: this decides as well as asks.
+            to_verify = [self.replies.denied(bucket) for bucket in self.buckets.values()]
+            if not any(to_verify):
                 return
 
     def drain(self) -> None:
-        """Work until every lane is idle."""
+        """Work until every bucket is idle."""
         while True:
             self.inbox.take_in()
             self._check_fault()
-            for lane in self.lanes.values():
-                self._probe_again(lane)
-                self._cut_slow(lane)
-                self._advance(lane, flush=True)
-            if all(lane.idle for lane in self.lanes.values()):
+            for bucket in self.buckets.values():
+                self._probe_again(bucket)
+                self._cut_slow(bucket)
+                self._advance(bucket, flush=True)
+            if all(bucket.idle for bucket in self.buckets.values()):
                 return
-            self.inbox.wait(self._next_due())  # until a lane's time to send has come
+            self.inbox.wait(self._next_due())  # until a bucket's time to send has come
 
     def _check_fault(self) -> None:
         """Raise what is wrong with everything, once nothing is under way."""
@@ -257,27 +257,29 @@ class Sender:
             self.inbox.wait(None)
         raise EnvironmentFault(self.fault)
 
-    def _probe_again(self, lane: Lane) -> None:
-        if lane.probe_due is not None and self.clock() >= lane.probe_due:
-            self.probe(lane)
+    def _probe_again(self, bucket: Bucket) -> None:
+        if bucket.probe_due is not None and self.clock() >= bucket.probe_due:
+            self.probe(bucket)
 
-    def _cut_slow(self, lane: Lane) -> None:
-        """Close a throttled lane after its slice of time where other buckets' receipts wait for this task."""
-        if len(self.lanes) < 2 or not lane.tries:
+    def _cut_slow(self, bucket: Bucket) -> None:
+        """Close a throttled bucket after its slice of time where other buckets' receipts wait for this
+        task.
+        """
+        if len(self.buckets) < 2 or not bucket.tries:
             return
-        if self.clock() - self.started > self.replies.limits.slice_s and lane.has_unsent:
+        if self.clock() - self.started > self.replies.limits.slice_s and bucket.has_unsent:
             self.replies.close(
-                lane, Fate(None, SLOW_BUCKET, "its slice of time is over: the rest goes on later")
+                bucket, ItemOutcome(None, SLOW_BUCKET, "its slice of time is over: the rest continues later")
             )
 
     def _next_due(self) -> float | None:
-        """Return seconds until some lane may send again; None where only a reply can change anything."""
+        """Return seconds until some bucket may send again; None where only a reply can change anything."""
         now, waits = self.clock(), []
-        for lane in self.lanes.values():
-            if lane.probe_due is not None:
-                waits.append(lane.probe_due - now)
-            if lane.has_unsent:
-                due = lane.due(now)
+        for bucket in self.buckets.values():
+            if bucket.probe_due is not None:
+                waits.append(bucket.probe_due - now)
+            if bucket.has_unsent:
+                due = bucket.due(now)
                 if due > now or not self.inbox.awaits:
                     waits.append(due - now)
         return max(min(waits), 0.001) if waits else None

@@ -1,9 +1,9 @@
 """Stage 4, settle: what is written back for each record, as rows for Spark's Kafka sink.
 
-One outcome for each intent with a final word, a dead letter for what could not be read and for keys that
+One outcome for each intent with a final outcome, a dead letter for what could not be read and for keys that
 cannot be deleted, a deferred copy for what waits. Rows leave only after every delete of the task has its
 answer: no receipt without its effect. The sink has acknowledged them before offsets are committed: no effect
-without its receipt. A crash in between replays the micro-batch, which writes words of the same rank again.
+without its receipt. A crash in between replays the micro-batch, which writes outcomes of the same rank again.
 """
 
 from __future__ import annotations
@@ -16,30 +16,32 @@ from datetime import UTC, datetime
 from sexton.schemas import events, records
 from sexton.schemas.checks import MAX_INTENT_BYTES
 from sexton.schemas.codec import Codec
-from sexton.schemas.events import OutcomeWord, VerdictResult
+from sexton.schemas.events import OutcomeKind, VerdictResult
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected
-from sexton.streaming_jobs.reaper.fates import EARLIER_PHASE, SLOW_BUCKET
+from sexton.streaming_jobs.reaper.delay_levels import level_of
+from sexton.streaming_jobs.reaper.item_outcomes import EARLIER_PHASE, SLOW_BUCKET
 from sexton.streaming_jobs.reaper.judge import NotYet
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress
 from sexton.streaming_jobs.reaper.results import Result
-from sexton.streaming_jobs.reaper.tiers import tier_of
 
-__all__ = ["UNTRIED", "Row", "Settler", "key_count", "word_of"]
+__all__ = ["UNTRIED", "Row", "Settler", "key_count", "kind_of"]
 
-UNTRIED = {VerdictResult.NEVER: OutcomeWord.STALE, VerdictResult.REFUSED: OutcomeWord.REFUSED}
-# The worst word first: an intent has the word of its worst key (architecture, section 6).
+UNTRIED = {VerdictResult.NEVER: OutcomeKind.STALE, VerdictResult.REFUSED: OutcomeKind.REFUSED}
+# The worst outcome first: an intent has the outcome of its worst key (architecture, section 6).
 _WORST_FIRST = (
-    OutcomeWord.DEAD_LETTERED,
-    OutcomeWord.CANCELLED,
-    OutcomeWord.STALE,
-    OutcomeWord.REFUSED,
-    OutcomeWord.CHANGED,
-    OutcomeWord.ABSENT,
-    OutcomeWord.DELETED,
+    OutcomeKind.DEAD_LETTERED,
+    OutcomeKind.CANCELLED,
+    OutcomeKind.STALE,
+    OutcomeKind.REFUSED,
+    OutcomeKind.CHANGED,
+    OutcomeKind.ABSENT,
+    OutcomeKind.DELETED,
 )
 _LONGEST_DETAIL = 500
 _KEPT_OF_TOO_LARGE = 256 * 1024
-_MOST_DETAILS = 1000  # of the keys after these the word alone is told: an outcome has to fit into a record
+_MOST_DETAILS = (
+    1000  # of the keys after these the outcome alone is reported: an outcome has to fit into a record
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +76,23 @@ class Settler:
         return events.Position(self.topic_id, decoded.record.partition, decoded.record.offset)
 
     def outcome(self, decoded: Decoded, verdict: events.Verdict, result: Result | None) -> Row:
-        """Return the outcome of an intent with its final word; `result` is None unless it was executed."""
+        """Return the outcome of an intent with its final outcome; `result` is None unless it was executed."""
         intent = decoded.intent
         keys = key_count(intent.action)
         if result is None:
             counts, named = Counter({UNTRIED[verdict.result]: keys}), []
-            word = UNTRIED[verdict.result]
+            kind = UNTRIED[verdict.result]
         else:
             counts = result.counts
-            word = word_of(result)
-            named = _exceptions(result, word) if result.named else []
+            kind = kind_of(result)
+            named = _exceptions(result, kind) if result.named else []
         return self._row(
             records.OUTCOMES,
             events.Outcome(
                 intent_id=intent.intent_id,
                 tenant=intent.tenant,
                 bucket=_bucket(intent.action) or "",
-                outcome=word,
+                outcome=kind,
                 keys=counts.total(),
                 counts={each.value: number for each, number in counts.items() if number},
                 exceptions=named,
@@ -110,14 +112,14 @@ class Settler:
 
     def dead_letter(self, decoded: Decoded, result: Result) -> Row | None:
         """Return the dead letter that names the keys which failed, None when none did."""
-        failed = [(key, fate) for key, fate in result.named if fate.word is OutcomeWord.DEAD_LETTERED]
+        failed = [named for named in result.named if named[1].kind is OutcomeKind.DEAD_LETTERED]
         if not failed:
             return None
         # What was never sent has failed for the reason of another key: that one says what is to be mended.
-        causes = [fate.reason for _, fate in failed if fate.reason != EARLIER_PHASE]
+        causes = [outcome.reason for _, outcome in failed if outcome.reason != EARLIER_PHASE]
         reasons = Counter(causes or [EARLIER_PHASE])
         reason = reasons.most_common(1)[0][0]
-        detail = next(fate.detail for _, fate in failed if fate.reason == reason)
+        detail = next(outcome.detail for _, outcome in failed if outcome.reason == reason)
         return self._dead(decoded, reason, detail[:_LONGEST_DETAIL], [key for key, _ in failed])
 
     def waits(self, decoded: Decoded, why: NotYet) -> Row:
@@ -133,7 +135,7 @@ class Settler:
         """Return the copy of an intent that its bucket held; its age counts from the first time."""
         assert result.held is not None
         waited = decoded.waited
-        slow = result.held.reason == SLOW_BUCKET  # it goes on as it can: no delay grows, nothing grows old
+        slow = result.held.reason == SLOW_BUCKET  # it continues as it can: no delay grows, nothing grows old
         attempt = waited.attempt + 1 if waited and waited.waiting_since and not slow else 1
         since = None if slow else waited.waiting_since if waited and waited.waiting_since else self.now
         return self._deferred(
@@ -149,7 +151,7 @@ class Settler:
 
     def goes_on(self, decoded: Decoded, progress: PrefixProgress) -> Row:
         """Return the copy of a prefix delete that is done in slices, with what is gone so far."""
-        detail = f"{progress.gone} objects are gone, the rest goes on"
+        detail = f"{progress.gone} objects are gone, the rest continues"
         return self._deferred(decoded, "slice", detail, 1, progress=progress)
 
     def _deferred(
@@ -169,7 +171,7 @@ class Settler:
         assert record.value is not None
         if progress is None:
             progress = PrefixProgress(waited.gone, waited.after) if waited else PrefixProgress()
-        tier = tier_of(self.delays, attempt, self.now, retry_at)
+        level = level_of(self.delays, attempt, self.now, retry_at)
         event = events.DeferredIntent(
             first=self.position(decoded),
             first_written_at=waited.first_written_at if waited else _instant(record),
@@ -187,7 +189,7 @@ class Settler:
         )
         row = self._row(records.DEFERRED, event)
         named = [("intent-id", intent.intent_id.encode()), ("tenant", intent.tenant.encode())]
-        return Row(row.topic, row.key, row.value, [*row.headers, *named], tier)
+        return Row(row.topic, row.key, row.value, [*row.headers, *named], level)
 
     def _dead(
         self,
@@ -227,23 +229,23 @@ class Settler:
         return Row(name, records.key(event), self.codec.encode(event, name), records.headers(event))
 
 
-def word_of(result: Result) -> OutcomeWord:
-    """Return the word of an intent's worst key; `absent` for a prefix under which nothing was."""
-    return next((word for word in _WORST_FIRST if result.counts.get(word)), OutcomeWord.ABSENT)
+def kind_of(result: Result) -> OutcomeKind:
+    """Return the outcome of an intent's worst key; `absent` for a prefix under which nothing was."""
+    return next((kind for kind in _WORST_FIRST if result.counts.get(kind)), OutcomeKind.ABSENT)
 
 
-def _exceptions(result: Result, word: OutcomeWord) -> list[events.KeyOutcome]:
-    """Return the keys that an outcome names; `word` is the one of the worst key."""
+def _exceptions(result: Result, kind: OutcomeKind) -> list[events.KeyOutcome]:
+    """Return the keys that an outcome names; `kind` is that of the worst key."""
     counts = result.counts
-    # Keys that nobody names are plainly deleted; where all are named the most common word needs none.
+    # Keys that nobody names are plainly deleted; where all are named the most common outcome needs none.
     unnamed = counts.total() > len(result.named)
-    common = OutcomeWord.DELETED if unnamed else max(counts, key=lambda each: counts[each], default=word)
+    common = OutcomeKind.DELETED if unnamed else max(counts, key=lambda each: counts[each], default=kind)
     return [
-        events.KeyOutcome(key, fate.word, fate.detail[:_LONGEST_DETAIL] if n < _MOST_DETAILS else "")
-        for n, (key, fate) in enumerate(result.named)
-        if fate.word is not None
+        events.KeyOutcome(key, outcome.kind, outcome.detail[:_LONGEST_DETAIL] if n < _MOST_DETAILS else "")
+        for n, (key, outcome) in enumerate(result.named)
+        if outcome.kind is not None
         # Of a refused key the reason stands nowhere else (a lock: until when).
-        and (fate.word is not common or (fate.word is OutcomeWord.REFUSED and n < _MOST_DETAILS))
+        and (outcome.kind is not common or (outcome.kind is OutcomeKind.REFUSED and n < _MOST_DETAILS))
     ]
 
 

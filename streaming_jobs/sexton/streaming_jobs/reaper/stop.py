@@ -21,7 +21,7 @@ class StopRequested(Exception):  # control flow of the job, not an error for cal
 class StopFlag:
     """Set by SIGTERM and SIGINT; a second signal, or the grace limit, abandons the running micro-batch.
 
-    An abandoned micro-batch has committed nothing: it is worked off again at the next start, with the same
+    An abandoned micro-batch has committed nothing: it is processed again at the next start, with the same
     verdicts. What it has deleted stays deleted; its receipts are written then.
     """
 
@@ -37,7 +37,7 @@ class StopFlag:
 
     @property
     def is_set(self) -> bool:
-        """Tell whether a stop was asked for."""
+        """Return whether a stop was asked for."""
         return self._event.is_set()
 
     def set(self) -> None:

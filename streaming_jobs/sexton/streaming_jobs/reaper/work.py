@@ -27,13 +27,13 @@ from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, decod
 from sexton.streaming_jobs.reaper.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute import Executor, Limits
 from sexton.streaming_jobs.reaper.execution import Execution
-from sexton.streaming_jobs.reaper.fates import Earlier
+from sexton.streaming_jobs.reaper.item_outcomes import Earlier
 from sexton.streaming_jobs.reaper.judge import NotYet, Rules, judge, parse_allow, probes_under, subjects
 from sexton.streaming_jobs.reaper.key_progress import Before
 from sexton.streaming_jobs.reaper.plan import TaskPlan, check_below
 from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress
 from sexton.streaming_jobs.reaper.results import untried
-from sexton.streaming_jobs.reaper.settle import UNTRIED, Row, Settler, key_count, word_of
+from sexton.streaming_jobs.reaper.settle import UNTRIED, Row, Settler, key_count, kind_of
 
 __all__ = ["Work", "open_work", "pieces", "settle", "take"]
 
@@ -103,7 +103,7 @@ def _executor(plan: TaskPlan) -> Executor:
     settings = plan.settings
     limits = Limits(
         in_flight=settings.reaper_requests_in_flight,
-        patience_s=settings.reaper_patience_s,
+        failure_threshold_s=settings.reaper_patience_s,
         slice_s=settings.reaper_slice_s,
         prefix_objects=settings.reaper_prefix_slice,
         allow_bypass=settings.reaper_allow_bypass,
@@ -111,7 +111,7 @@ def _executor(plan: TaskPlan) -> Executor:
     if plan.dry_run:
         return Executor(DryStore(), NoBudget(), limits, dry=True)
     store = open_deleter(StoreSettings.of(settings))
-    # In this process, not only in the driver's: each can be paused alone, and goes on where it stood.
+    # In this process, not only in the driver's: each can be paused alone, and continues where it stood.
     store.ask_first(clients.lease(settings, plan.holder).check if plan.holder else open_to_all)
     under = probes_under(parse_allow(settings.allow))
     return Executor(store, open_budget(settings, tasks=plan.tasks), limits, plan.held, under)
@@ -138,7 +138,9 @@ def pieces(batch: Iterable[Record]) -> Iterator[list[Record]]:
 
 
 def _work_off(work: Work, piece: list[Record]) -> None:
-    """Take records in; what needs no question goes on at once, the rest waits for a question worth asking."""
+    """Take records in; what needs no question continues at once, the rest waits for a question worth
+    asking.
+    """
     with work.counts.stage("decode"):
         decoded = _decode(work, piece)
     known: list[Decoded] = []
@@ -154,7 +156,7 @@ def _work_off(work: Work, piece: list[Record]) -> None:
 
 
 def _worth_asking(work: Work) -> bool:
-    """Tell whether the question is full, or lets many intents go, so that the store works meanwhile.
+    """Return whether the question is full, or lets many intents go, so that the store works meanwhile.
 
     The first one goes once it keeps the store busy. Later ones let several intents go for each subject, and a
     share of all that went before: they are few.
@@ -215,7 +217,7 @@ def _earlier(work: Work, decoded: Decoded) -> Earlier | None:
     if plan.replayed is not None and plan.replayed.covers(waited.first, record.written_at_us):
         return Earlier(was_changed=None)  # by the first record: this copy may know nothing of it
     if waited.effect_unknown and decoded.before is None:
-        return Earlier(was_changed=None)  # of some key, nobody knows which: `changed` is believed
+        return Earlier(was_changed=None)  # of some key, nobody knows which: `changed` is accepted
     return None
 
 
@@ -235,7 +237,7 @@ def _decode(work: Work, piece: Iterable[Record]) -> list[Decoded]:
         counts.saw(record.partition, record.offset, record.written_at_us)
         if record.offset in work.plan.twins.dropped.get(record.partition, ()):
             # Nothing is written: the later copy of this intent is on Kafka, and gets the one outcome.
-            counts.came_back()
+            counts.came_due()
             counts.add("duplicate")
             continue
         result = decode_one(work.codec, record)
@@ -244,7 +246,7 @@ def _decode(work: Work, piece: Iterable[Record]) -> list[Decoded]:
                 result = doubted(result)
             found.append(result)
             if result.waited is not None:
-                counts.came_back()
+                counts.came_due()
                 first = result.waited.first
                 if first.topic_id == work.plan.topic_id:
                     check_below(work.plan, first.partition, first.offset)
@@ -314,7 +316,7 @@ def _rows(work: Work) -> list[Row]:
     counts, executor, sender = work.counts, work.executor, work.executor.sender
     counts.requests, counts.keys_sent, counts.keys_retried = sender.requests, sender.keys_sent, sender.retried
     counts.throttled = sender.throttled
-    counts.troubled.update(executor.troubled())
+    counts.failing.update(executor.failing())
     counts.healthy |= executor.healthy()
     return work.rows
 
@@ -346,11 +348,11 @@ def _settle_one(work: Work, decoded: Decoded, verdict: events.Verdict, execution
         dead = settler.dead_letter(decoded, result)
         if dead is not None:
             work.rows.append(dead)
-        counts.settled(word_of(result).value, {word.value: n for word, n in result.counts.items()})
+        counts.settled(kind_of(result).value, {kind.value: n for kind, n in result.counts.items()})
     else:
-        word = UNTRIED[verdict.result].value
-        counts.settled(word, {word: key_count(decoded.intent.action)})
+        kind = UNTRIED[verdict.result].value
+        counts.settled(kind, {kind: key_count(decoded.intent.action)})
         if verdict.result is events.VerdictResult.REFUSED and _earlier(work, decoded) is not None:
-            # Allowed then, its keys may be gone. Where it is not allowed now, nothing is looked at either.
+            # Allowed then, its keys may be gone. Where it is not allowed now, nothing is verified either.
             verdict = replace(verdict, detail=f"{verdict.detail}; {_BEGUN_BEFORE}")
     work.rows.append(settler.outcome(decoded, verdict, result))

@@ -24,13 +24,13 @@ from sexton.deploy.local.faults.rules import (
     status_of,
 )
 from sexton.deploy.local.faults.throttling import Budgets, take, take_each
-from sexton.schemas.words import counted
+from sexton.schemas.text import counted
 
-__all__ = ["Plan", "Seen", "carried_over", "decide"]
+__all__ = ["Plan", "Presence", "carried_over", "decide"]
 
 
 @dataclass(slots=True)
-class Seen:
+class Presence:
     """What one rule remembers: matching requests, times that each of its keys came, writes of late."""
 
     requests: int = 0
@@ -55,7 +55,7 @@ class Plan:
     played: list[Played] = field(default_factory=list)
 
 
-Remembering = Sequence[tuple[Rule, Seen]]
+Remembering = Sequence[tuple[Rule, Presence]]
 
 
 def decide(rules: Remembering, request: S3Request, now: float) -> Plan:
@@ -83,17 +83,17 @@ def decide(rules: Remembering, request: S3Request, now: float) -> Plan:
     return plan
 
 
-def carried_over(old: Remembering, new: Sequence[Rule]) -> list[tuple[Rule, Seen]]:
-    """Return new rules with the memory of those that were there before, word for word."""
+def carried_over(old: Remembering, new: Sequence[Rule]) -> list[tuple[Rule, Presence]]:
+    """Return new rules with the memory of those that were there before, verbatim."""
     left = list(old)
     carried = []
     for rule in new:
         at = next((i for i, (known, _) in enumerate(left) if known == rule), None)
-        carried.append((rule, Seen() if at is None else left.pop(at)[1]))
+        carried.append((rule, Presence() if at is None else left.pop(at)[1]))
     return carried
 
 
-def _play_on_request(rule: Rule, play: WholePlay | None, seen: Seen, plan: Plan) -> None:
+def _play_on_request(rule: Rule, play: WholePlay | None, seen: Presence, plan: Plan) -> None:
     number = seen.requests
     seen.requests += 1
     drawn = rule.probability >= 1 or _draw(rule.seed, f"{number}") < rule.probability
@@ -102,11 +102,11 @@ def _play_on_request(rule: Rule, play: WholePlay | None, seen: Seen, plan: Plan)
     _wait(rule, number, plan)
     if play is not None:
         plan.answer, plan.when = play, rule.when
-        plan.played.append(Played(rule.name, f"{told(play)}{_told(rule.when)}"))
+        plan.played.append(Played(rule.name, f"{described(play)}{_described(rule.when)}"))
 
 
 def _play_on_keys(
-    rule: Rule, play: KeyPlay, seen: Seen, request: S3Request, chosen: list[int], plan: Plan
+    rule: Rule, play: KeyPlay, seen: Presence, request: S3Request, chosen: list[int], plan: Plan
 ) -> None:
     keys, hit = request.keys, []
     for index in chosen:
@@ -127,7 +127,7 @@ def _play_on_keys(
 
 
 def _throttle(
-    rule: Rule, play: Throttle, seen: Seen, request: S3Request, chosen: list[int], now: float, plan: Plan
+    rule: Rule, play: Throttle, seen: Presence, request: S3Request, chosen: list[int], now: float, plan: Plan
 ) -> None:
     keys = [request.keys[index] for index in chosen]
     if play.per_key and request.entries:
@@ -137,12 +137,12 @@ def _throttle(
             _fail_keys(rule.name, failure, When.BEFORE, request, [chosen[i] for i in refused], plan)
     elif not take(play, seen.budgets, request.bucket, keys, now):
         plan.answer, plan.when = play.error, When.BEFORE
-        plan.played.append(Played(rule.name, f"throttle: {told(play.error)}"))
+        plan.played.append(Played(rule.name, f"throttle: {described(play.error)}"))
 
 
 def _fail_keys(name: str, play: KeyPlay, when: When, request: S3Request, hit: list[int], plan: Plan) -> None:
     keys = tuple(request.keys[index] for index in hit)
-    plan.played.append(Played(name, f"{told(play)}{_told(when)}", keys))
+    plan.played.append(Played(name, f"{described(play)}{_described(when)}", keys))
     if not request.entries:
         # A call about one key has no other answer than a whole one.
         if isinstance(play, KeyFailure):
@@ -165,7 +165,7 @@ def _wait(rule: Rule, number: int, plan: Plan) -> None:
         plan.wait_before_s += milliseconds / 1000
     else:
         plan.wait_after_s += milliseconds / 1000
-    plan.played.append(Played(rule.name, f"latency {milliseconds:.0f} ms{_told(rule.when)}"))
+    plan.played.append(Played(rule.name, f"latency {milliseconds:.0f} ms{_described(rule.when)}"))
 
 
 def _draw(seed: int, what: str) -> float:
@@ -174,14 +174,14 @@ def _draw(seed: int, what: str) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
-def _told(when: When) -> str:
+def _described(when: When) -> str:
     return "" if when is When.BEFORE else ", after the store has acted"
 
 
 _NAMES: Mapping[type, str] = {Empty: "empty 200", Cut: "cut", LeftOut: "left out"}
 
 
-def told(play: WholePlay | KeyPlay) -> str:
+def described(play: WholePlay | KeyPlay) -> str:
     """Return a play in words, for the log."""
     if isinstance(play, Error):
         return f"error {play.status} {play.code}"

@@ -238,7 +238,7 @@ def _operations(
         return _DELETES if isinstance(play, KeyFailure | LeftOut | Renamed) and not named else frozenset()
     found: set[str] = set()
     for name in named:
-        # A method is kept as a word of its own: a request has both.
+        # A method is kept as a field of its own: a request has both.
         hits = {name} if name in _METHODS else set(fnmatch.filter(OPERATIONS, name))
         if not hits:
             close = difflib.get_close_matches(name, [*OPERATIONS, *_METHODS, "any"], n=1)

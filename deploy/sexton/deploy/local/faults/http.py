@@ -20,7 +20,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Broken(Exception):
-    """The other side has gone, or does not speak HTTP; `sent` tells whether it may have been reached."""
+    """The other side has gone, or does not speak HTTP; `sent` says whether it may have been reached."""
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
         self.sent = sent

@@ -1,4 +1,4 @@
-"""Answers of a store's kind: made from nothing, or the store's own with some keys' fate changed."""
+"""Answers of a store's kind: made from nothing, or the store's own with some keys' outcome changed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def delete_result(request_id: str) -> Reply:
 
 
 def mended(reply: Reply, request: S3Request, keys: Mapping[int, KeyPlay]) -> Reply:
-    """Return a reply to DeleteObjects in which the keys of these entries have the fate that is played.
+    """Return a reply to DeleteObjects in which the keys of these entries have the outcome that is played.
 
     A reply that is no DeleteResult is returned as it is.
     """
@@ -57,11 +57,13 @@ def mended(reply: Reply, request: S3Request, keys: Mapping[int, KeyPlay]) -> Rep
     def kept(match: re.Match[bytes]) -> bytes:
         return b"" if key_of(match[2])[0] in concerned else match[0]
 
-    told = b"".join(_told(request.entries[index], play) for index, play in sorted(keys.items()))
+    described = b"".join(_described(request.entries[index], play) for index, play in sorted(keys.items()))
     if end["rest"] is not None:
-        body = reply.body[: end.start()] + b"<DeleteResult" + end["rest"] + b">" + told + b"</DeleteResult>"
+        body = (
+            reply.body[: end.start()] + b"<DeleteResult" + end["rest"] + b">" + described + b"</DeleteResult>"
+        )
     else:
-        body = _TOLD.sub(kept, reply.body[: end.start()]) + told + reply.body[end.start() :]
+        body = _TOLD.sub(kept, reply.body[: end.start()]) + described + reply.body[end.start() :]
     return reply.with_body(body)
 
 
@@ -75,7 +77,7 @@ def without_entries(request: Request, described: S3Request, withheld: Iterable[i
     return request.with_body(b"".join(body) + request.body[last:])
 
 
-def _told(entry: Entry, play: KeyPlay) -> bytes:
+def _described(entry: Entry, play: KeyPlay) -> bytes:
     version = b"" if entry.version is None else f"<VersionId>{escape(entry.version)}</VersionId>".encode()
     if isinstance(play, LeftOut):
         return b""

@@ -174,7 +174,7 @@ class Rule:
         return bool(self.keys or self.prefixes or self.globs)
 
     def matches_key(self, key: str) -> bool:
-        """Tell whether it is about a key."""
+        """Return whether it is about a key."""
         if not self.chooses_keys:
             return True
         if key in self.keys or (self.prefixes and key.startswith(self.prefixes)):
@@ -182,7 +182,7 @@ class Rule:
         return any(_glob(pattern)(key) is not None for pattern in self.globs)
 
     def matches(self, request: S3Request) -> bool:
-        """Tell whether it is about a request, its keys left aside."""
+        """Return whether it is about a request, its keys left aside."""
         if self.operations and self.operations.isdisjoint((request.operation, request.method)):
             return False
         return not self.buckets or any(_glob(bucket)(request.bucket) is not None for bucket in self.buckets)

@@ -13,7 +13,7 @@ from typing import IO, Any
 from sexton.deploy.local.faults.log import RequestLog
 from sexton.deploy.local.faults.proxy import FaultProxy, parse_listen
 from sexton.deploy.local.faults.source import RuleSource
-from sexton.schemas.words import counted
+from sexton.schemas.text import counted
 
 __all__ = ["serve"]
 

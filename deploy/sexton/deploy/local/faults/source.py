@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from sexton.deploy.local.faults.decisions import Seen, carried_over
+from sexton.deploy.local.faults.decisions import Presence, carried_over
 from sexton.deploy.local.faults.fields import read
 from sexton.deploy.local.faults.rules import InvalidFaults, Rule
-from sexton.schemas.words import counted
+from sexton.schemas.text import counted
 
 __all__ = ["RuleSource"]
 
@@ -20,13 +20,13 @@ class RuleSource:
         """Read the file; raises InvalidFaults."""
         self.path = path
         self._mark = self._stat()
-        self._rules: list[tuple[Rule, Seen]] = carried_over([], read(path))
+        self._rules: list[tuple[Rule, Presence]] = carried_over([], read(path))
 
-    def current(self) -> list[tuple[Rule, Seen]]:
+    def current(self) -> list[tuple[Rule, Presence]]:
         """Return the rules, from the file as it is now.
 
-        Rules that stand there unchanged go on counting. A file that cannot be played is told on stderr once,
-        and the rules before it stay.
+        Rules that stand there unchanged continue counting. A file that cannot be played is reported on stderr
+        once, and the rules before it stay.
         """
         mark = self._stat()
         if mark != self._mark:

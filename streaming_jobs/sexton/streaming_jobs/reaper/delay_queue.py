@@ -1,4 +1,4 @@
-"""The waiting room: which records of the `deferred` topic are due, and how far they are worked off.
+"""The delay queue: which records of the `deferred` topic are due, and how far they are processed.
 
 Nothing is rewritten while it waits: each partition is one delay, and what was written that long ago is due.
 How far each partition is done stands in the reaper's checkpoint, bound to the topic's id; it is written after
@@ -24,8 +24,8 @@ from sexton.streaming_jobs.reaper.checkpoint import CheckpointRefused, check_ret
 from sexton.streaming_jobs.reaper.pending import Origin, Pending, Twins, origin_of
 
 __all__ = [
+    "DelayQueue",
     "Place",
-    "WaitingRoom",
     "begun_text",
     "due_ranges",
     "parse_begun",
@@ -40,9 +40,9 @@ _FORMAT = 2
 _FORMATS = (1, 2)  # that are read; the first one says nothing of doubted copies
 _ANSWER_S = 10.0
 MOST_RECORDS = 2_000
-"""So many records of one partition are worked off at a time."""
+"""So many records of one partition are processed at a time."""
 
-_HINT = "docs/operating.md, 'The waiting room does not fit the checkpoint': look, then start with a new one"
+_HINT = "docs/operating.md, 'The delay queue does not fit the checkpoint': look, then start with a new one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def parse_doubted(text: str | None) -> dict[int, frozenset[int]]:
 
 
 def begun_text(place: Place, ends: Mapping[int, int], since_s: float) -> str:
-    """Return what is stored before a range is worked off: its ends, and since when it may have been."""
+    """Return what is stored before a range is processed: its ends, and since when it may have been."""
     return json.dumps({**json.loads(waiting_text(place, ends)), "since": since_s})
 
 
@@ -94,7 +94,7 @@ def parse_waiting(text: str | None, place: Place) -> dict[int, int]:
         raw = json.loads(text)
         if raw["format"] not in _FORMATS:
             raise CheckpointRefused(
-                f"the waiting room has a format of another version: {raw['format']}", hint=_HINT
+                f"the delay queue has a format of another version: {raw['format']}", hint=_HINT
             )
         topic_id, done = str(raw["topic_id"]), {int(p): int(offset) for p, offset in raw["done"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -110,7 +110,7 @@ def parse_waiting(text: str | None, place: Place) -> dict[int, int]:
 def due_ranges(
     done: Mapping[int, int], due: Mapping[int, int], most: int = MOST_RECORDS
 ) -> dict[int, tuple[int, int]]:
-    """Return the range to work off by partition, from where it is done to where the first is not due."""
+    """Return the range to process by partition, from where it is done to where the first is not due."""
     return {
         partition: (start, min(end, start + most))
         for partition, end in sorted(due.items())
@@ -119,7 +119,7 @@ def due_ranges(
 
 
 @dataclass(slots=True)
-class WaitingRoom:
+class DelayQueue:
     """Reads the deferred topic; safe for two threads. `done` and `doubted` are what the checkpoint says.
 
     A doubted copy is one in favour of which another of the same intent was dropped: each of its keys may have
@@ -234,7 +234,7 @@ class WaitingRoom:
             deadline = time.monotonic() + _ANSWER_S
             while behind:
                 if time.monotonic() > deadline:
-                    raise KafkaUnavailable(f"the waiting room cannot be read: {self.place.topic}")
+                    raise KafkaUnavailable(f"the delay queue cannot be read: {self.place.topic}")
                 for message in consumer.consume(1000, timeout=0.02):
                     deadline = time.monotonic() + _ANSWER_S
                     self._take(message, behind)
@@ -245,7 +245,7 @@ class WaitingRoom:
         error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
         if error is not None:
             if error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaUnavailable(f"the waiting room cannot be read: {error.str()}")
+                raise KafkaUnavailable(f"the delay queue cannot be read: {error.str()}")
             self._read[partition] = max(self._read.get(partition, 0), offset)
             behind.pop(partition, None)
             return
@@ -260,15 +260,15 @@ class WaitingRoom:
 
     def _open_consumer(self) -> Consumer:
         if self._consumer is None:
-            raise KafkaUnavailable("the waiting room is closed")
+            raise KafkaUnavailable("the delay queue is closed")
         return self._consumer
 
     def _call(self, ask: Callable[[Consumer], T]) -> T:
         try:
             return ask(self._open_consumer())
         except KafkaException as error:
-            told = f"the waiting room cannot be read: {self.place.topic}: {error.args[0].str()}"
-            raise KafkaUnavailable(told) from error
+            message = f"the delay queue cannot be read: {self.place.topic}: {error.args[0].str()}"
+            raise KafkaUnavailable(message) from error
 
 
 def _union(

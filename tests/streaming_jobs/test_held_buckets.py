@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.support.execute_stage import BUSY, ERROR, MISSING, Store, execution, run, sizes, words
 
-from sexton.schemas.events import DoneKeys, KeyProgress, OutcomeWord
+from sexton.schemas.events import DoneKeys, KeyProgress, OutcomeKind
 from sexton.storage import MAX_KEYS, Delete, KeyState
-from sexton.streaming_jobs.reaper.fates import Fate, Seen, Step
+from sexton.streaming_jobs.reaper.buckets import Bucket
+from sexton.streaming_jobs.reaper.item_outcomes import ItemOutcome, Presence, Step
 from sexton.streaming_jobs.reaper.items import EraseAll, Item
-from sexton.streaming_jobs.reaper.lanes import Lane
-from sexton.streaming_jobs.reaper.looking import Look
 from sexton.streaming_jobs.reaper.replies import Replies
+from sexton.streaming_jobs.reaper.verification import Verification
 
 
 def test_x_13_a_bucket_that_was_closed_is_sent_nothing_more() -> None:
@@ -27,30 +27,32 @@ def test_x_13_a_bucket_that_was_closed_is_sent_nothing_more() -> None:
 
 
 def test_x_16_a_later_phase_waits_for_its_bucket() -> None:
-    """X-16, X-13: another intent's key closed the bucket: the phase that is gone is told, its next waits."""
+    """X-16, X-13: another intent's key closed the bucket: the phase that is gone is reported, its next
+    waits.
+    """
     store = Store(answer=lambda number, bucket, item: MISSING if item == "x" else None)
     _, (result, _) = run(store, execution(["meta"], ["data"]), execution(["x"]))
 
     assert result.held is not None
     assert (result.held.reason, result.unknown) == ("NoSuchBucket", True)
-    assert result.keys == KeyProgress([DoneKeys(OutcomeWord.DELETED, "deleted", [0, 1])], [], None, ["r0"])
+    assert result.keys == KeyProgress([DoneKeys(OutcomeKind.DELETED, "deleted", [0, 1])], [], None, ["r0"])
     assert store.objects["b"] == {"data", "x"}
 
 
-@pytest.mark.parametrize("item", ["a", EraseAll("a")], ids=["a look", "an erasure"])
+@pytest.mark.parametrize("item", ["a", EraseAll("a")], ids=["a verify", "an erasure"])
 def test_x_13_what_a_job_brings_back_to_a_closed_bucket_is_held(item: Item) -> None:
     """X-13: it is not tried again, waits for the bucket's reason, and may be gone as it may have before."""
-    replies, lane = Replies(), Lane("b", bypass=False)
-    replies.close(lane, Fate(None, "NoSuchBucket"))
-    cut = Fate(None, "ReadTimeout", unknown=True)
+    replies, bucket = Replies(), Bucket("b", bypass=False)
+    replies.close(bucket, ItemOutcome(None, "NoSuchBucket"))
+    cut = ItemOutcome(None, "ReadTimeout", unknown=True)
 
     if isinstance(item, EraseAll):
-        replies.erased(lane, item, Step.AGAIN, cut)
+        replies.erased(bucket, item, Step.RETRY, cut)
     else:
-        replies.looked(lane, {"a": cut}, {"a": Look(Seen.THERE)})
+        replies.verified(bucket, {"a": cut}, {"a": Verification(Presence.PRESENT)})
 
-    assert lane.idle
-    assert (lane.fates[item].reason, lane.fates[item].unknown) == ("NoSuchBucket", True)
+    assert bucket.idle
+    assert (bucket.outcomes[item].reason, bucket.outcomes[item].unknown) == ("NoSuchBucket", True)
 
 
 @pytest.mark.parametrize("others", [True, False], ids=["beside another", "alone"])
@@ -66,6 +68,6 @@ def test_a_slow_bucket_gives_way_to_the_receipts_of_others(others: bool) -> None
     executor, (slow, *rest) = run(store, *given, *([execution(["a"])] if others else []))
 
     assert [words(result) for result in rest] == [{"deleted": 1}] * others
-    assert executor.troubled() == ({"slow": "slow-bucket"} if others else {})
+    assert executor.failing() == ({"slow": "slow-bucket"} if others else {})
     assert (slow.held is not None) is others
     assert 0 < len(store.objects["slow"]) < 100 if others else store.objects["slow"] == set()

@@ -1,4 +1,4 @@
-"""What waits comes back by itself: the loop that works off those records of the waiting room that are due.
+"""What waits comes back by itself: the loop that processes those records of the delay queue that are due.
 
 It runs beside the query, in a thread of its own, so that a bucket that is tried again holds up no first
 records. Offsets are committed after Kafka has acknowledged every row, as in the query.
@@ -15,27 +15,27 @@ from dataclasses import dataclass, field
 from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault
 from sexton.streaming_jobs.reaper.checkpoint import Checkpoint
+from sexton.streaming_jobs.reaper.delay_queue import DelayQueue, begun_text, waiting_text
 from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
 from sexton.streaming_jobs.reaper.receipts import SentBefore
 from sexton.streaming_jobs.reaper.stop import StopRequested
-from sexton.streaming_jobs.reaper.waiting_room import WaitingRoom, begun_text, waiting_text
 from sexton.streaming_jobs.spark import kafka_source_options
 
-__all__ = ["Returning"]
+__all__ = ["DeferredConsumer"]
 
 _POLL_S = 1.0
 _LONGEST_POLL_S = 15.0
 
 
 @dataclass(slots=True)
-class Returning:
+class DeferredConsumer:
     """Brings due records back; `failure` is what ended the loop, `on_failure` is called with it set.
 
     `earlier` is what another run began and did not commit.
     """
 
     batches: MicroBatches
-    room: WaitingRoom
+    delay_queue: DelayQueue
     checkpoint: Checkpoint
     earlier: SentBefore = field(default_factory=SentBefore)
     on_failure: Callable[[], None] = lambda: None
@@ -57,7 +57,7 @@ class Returning:
             self._thread.join(timeout)
 
     def drain(self) -> None:
-        """Work off what is due now, until nothing is; raises what a micro-batch raises."""
+        """Process what is due now, until nothing is; raises what a micro-batch raises."""
         while self._round():
             pass
 
@@ -73,11 +73,11 @@ class Returning:
             self.on_failure()
 
     def _round(self) -> bool:
-        """Work one range off; tell whether there was one."""
+        """Work one range off; say whether there was one."""
         try:
             self.batches.stop.check()
-            due = self.room.due()
-            twins = self.room.twins(due)
+            due = self.delay_queue.due()
+            twins = self.delay_queue.twins(due)
         except EnvironmentFault as fault:
             if self.batches.once:
                 raise
@@ -87,9 +87,9 @@ class Returning:
         self._wait_s = _POLL_S
         if not due:
             return False
-        topic = self.room.place.topic
-        done = self.room.done
-        empty = {p: (done.get(p, 0), done.get(p, 0)) for p in range(self.room.place.partitions)}
+        topic = self.delay_queue.place.topic
+        done = self.delay_queue.done
+        empty = {p: (done.get(p, 0), done.get(p, 0)) for p in range(self.delay_queue.place.partitions)}
         ranges = {**empty, **due}
         starting = {str(p): start for p, (start, _) in ranges.items()}
         ending = {str(p): end for p, (_, end) in ranges.items()}
@@ -105,13 +105,13 @@ class Returning:
         ends = {p: end for p, (_, end) in due.items()}
         earlier = self.earlier
         since_s = earlier.since_s if self.rounds == 0 and earlier.since_s is not None else time.time()
-        # Before the first delete: after a crash these are looked at before they are sent again.
+        # Before the first delete: after a crash these are verified before they are sent again.
         # Not less than another run had begun: with longer delays a part of that is not due any more.
         begun = {p: max(end, earlier.below.get(p, 0)) for p, end in {**done, **ends}.items()}
-        self.checkpoint.begin_waiting(begun_text(self.room.place, begun, since_s))
+        self.checkpoint.begin_waiting(begun_text(self.delay_queue.place, begun, since_s))
         self.batches.hold_until_done(frame, self.rounds, records.DEFERRED, earlier, twins)
         self.rounds += 1
-        doubted = self.room.still_doubted(twins, ends)
-        self.checkpoint.commit_waiting(waiting_text(self.room.place, {**done, **ends}, doubted))
-        self.room.committed(ends, doubted)
+        doubted = self.delay_queue.still_doubted(twins, ends)
+        self.checkpoint.commit_waiting(waiting_text(self.delay_queue.place, {**done, **ends}, doubted))
+        self.delay_queue.committed(ends, doubted)
         return True

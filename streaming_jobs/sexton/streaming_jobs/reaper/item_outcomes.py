@@ -1,7 +1,7 @@
 """What is done about each state that the store's reply gave a key: a pure rule, one step per state.
 
-The four classes of errors (architecture, section 6) end here: a key is sent again, looked at, given up with a
-word, or held with its bucket; what is wrong with everything stops the micro-batch. A word of no effect
+The four classes of errors (architecture, section 6) end here: a key is sent again, verified, given up with a
+outcome, or held with its bucket; what is wrong with everything stops the micro-batch. An outcome of no effect
 (`changed`, `dead-lettered`) about a key that may have been sent before is only written after the object was
 seen: a key that is gone is `absent`, whatever the store answered last.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sexton.schemas.events import OutcomeWord
+from sexton.schemas.events import OutcomeKind
 from sexton.storage import KeyState, Kind
 from sexton.storage.states import THROTTLING
 
@@ -19,10 +19,10 @@ __all__ = [
     "EARLIER_PHASE",
     "MOST_TRIES",
     "SLOW_BUCKET",
-    "Fate",
-    "Seen",
+    "ItemOutcome",
+    "Presence",
     "Step",
-    "after_look",
+    "after_verification",
     "is_denied",
     "is_throttled",
     "step_of",
@@ -36,31 +36,31 @@ class Step(StrEnum):
     """What is done next about one key."""
 
     DONE = "done"
-    AGAIN = "send again"
-    LOOK = "look"
+    RETRY = "retry"
+    VERIFY = "verify"
     DENIED = "denied"
     BUCKET = "hold the bucket"
     ENVIRONMENT = "hold the micro-batch"
 
 
-class Seen(StrEnum):
+class Presence(StrEnum):
     """What a look at an object showed; unknown is never a yes."""
 
-    THERE = "there"
+    PRESENT = "present"
     ABSENT = "absent"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
-    """What became of one key; without a word the key is held and its intent waits.
+class ItemOutcome:
+    """What became of one key; without an outcome the key is held and its intent waits.
 
     `reason` is the store's code or ours, `effect` how the object went (hidden, erased, deleted),
-    `request_id` of the reply that says so. `unknown`: it may have gone without a word. `stands`: an object
-    was seen under the key, whatever the word says of the one that was meant.
+    `request_id` of the reply that says so. `unknown`: it may have gone without an outcome. `stands`: an
+    object was seen under the key, whatever the outcome says of the one that was meant.
     """
 
-    word: OutcomeWord | None
+    kind: OutcomeKind | None
     reason: str = ""
     detail: str = ""
     effect: str = ""
@@ -77,48 +77,50 @@ _DENIED = frozenset(["AccessDenied", "403", "AllAccessDisabled"])
 
 
 def is_throttled(state: KeyState) -> bool:
-    """Tell whether the store asked for fewer requests."""
+    """Return whether the store asked for fewer requests."""
     return state.code in THROTTLING or state.status in (429, 503)
 
 
 def is_denied(state: KeyState) -> bool:
-    """Tell whether a policy, not a lock, denied this key."""
+    """Return whether a policy, not a lock, denied this key."""
     return state.code in _DENIED and state.retain_until is None and not state.legal_hold
 
 
-def step_of(state: KeyState, *, may_be_gone: bool, repeat_marks: bool, tries: int) -> tuple[Step, Fate]:
-    """Return what to do about a key with this state, and its fate so far.
+def step_of(
+    state: KeyState, *, may_be_gone: bool, repeat_creates_marker: bool, tries: int
+) -> tuple[Step, ItemOutcome]:
+    """Return what to do about a key with this state, and its outcome so far.
 
     `may_be_gone`: an earlier attempt may have deleted it, or it names a version, of which a store may say
     that the id is invalid once it is gone. `repeat_marks`: sending it twice leaves a trace (a second delete
-    marker), so it is looked at before any repeat. `tries` counts how often this task sent it.
+    marker), so it is verified before any repeat. `tries` counts how often this task sent it.
     """
     unknown, code = state.effect_unknown, state.code or str(state.status or "")
-    fate = Fate(None, code, str(state), unknown=unknown)
+    outcome = ItemOutcome(None, code, str(state), unknown=unknown)
     match state.kind:
         case Kind.GONE:
-            return Step.DONE, Fate(OutcomeWord.DELETED)
+            return Step.DONE, ItemOutcome(OutcomeKind.DELETED)
         case Kind.ABSENT:
-            return Step.DONE, Fate(OutcomeWord.ABSENT, code)
+            return Step.DONE, ItemOutcome(OutcomeKind.ABSENT, code)
         case Kind.CHANGED:
-            return Step.LOOK, Fate(OutcomeWord.CHANGED, code, str(state))
+            return Step.VERIFY, ItemOutcome(OutcomeKind.CHANGED, code, str(state))
         case Kind.REFUSED:
-            return Step.DONE, Fate(OutcomeWord.REFUSED, code, str(state))
+            return Step.DONE, ItemOutcome(OutcomeKind.REFUSED, code, str(state))
         case Kind.FINAL if state.retain_until is not None or state.legal_hold:
-            return Step.DONE, Fate(OutcomeWord.REFUSED, "locked", str(state))
+            return Step.DONE, ItemOutcome(OutcomeKind.REFUSED, "locked", str(state))
         case Kind.FINAL if is_denied(state):
-            return Step.DENIED, Fate(OutcomeWord.DEAD_LETTERED, code, str(state))
+            return Step.DENIED, ItemOutcome(OutcomeKind.DEAD_LETTERED, code, str(state))
         case Kind.FINAL:
-            dead = Fate(OutcomeWord.DEAD_LETTERED, code, str(state))
-            return (Step.LOOK if may_be_gone else Step.DONE), dead
+            dead = ItemOutcome(OutcomeKind.DEAD_LETTERED, code, str(state))
+            return (Step.VERIFY if may_be_gone else Step.DONE), dead
         case Kind.ENVIRONMENT:
-            return Step.ENVIRONMENT, fate
+            return Step.ENVIRONMENT, outcome
         case Kind.BUCKET if not is_throttled(state):
-            return Step.BUCKET, fate
+            return Step.BUCKET, outcome
         case Kind.TRANSIENT | Kind.UNKNOWN | Kind.UNACCOUNTED if tries >= MOST_TRIES:
-            # Without a word it is held; of what may be gone one look may still tell.
-            return (Step.LOOK if unknown else Step.DONE), fate
-    return (Step.LOOK if unknown and repeat_marks else Step.AGAIN), fate
+            # Without an outcome it is held; of what may be gone one verification may still tell.
+            return (Step.VERIFY if unknown else Step.DONE), outcome
+    return (Step.VERIFY if unknown and repeat_creates_marker else Step.RETRY), outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,25 +144,27 @@ class Earlier:
         return Earlier(min(known) if len(known) == 2 else None, False if False in said else changed)
 
 
-def after_look(fate: Fate, seen: Seen, earlier: Earlier | None, *, stood: bool = False) -> tuple[Step, Fate]:
-    """Return what a look decides about a key whose fate hung on it.
+def after_verification(
+    outcome: ItemOutcome, presence: Presence, earlier: Earlier | None, *, stood: bool = False
+) -> tuple[Step, ItemOutcome]:
+    """Return what a look decides about a key whose outcome hung on it.
 
     Where another object stands under the key, and an earlier attempt may have deleted the one that was meant,
-    that one is gone: `absent`. `stood` tells that what stands there did so before that attempt: then the
+    that one is gone: `absent`. `stood` says that what stands there did so before that attempt: then the
     attempt did not meet the one that was meant, and `changed` is true (J-5: truly, whichever happened).
     """
-    if seen is Seen.UNKNOWN and fate.word is OutcomeWord.DEAD_LETTERED and earlier is None:
-        return Step.DONE, fate  # of a key that was never sent before: nothing can have happened to it
-    if seen is Seen.UNKNOWN:
-        unknown = fate.unknown or earlier is not None  # a condition that did not hold had no effect
-        return Step.DONE, Fate(
-            None, fate.reason, f"{fate.detail}; it could not be looked at", unknown=unknown
+    if presence is Presence.UNKNOWN and outcome.kind is OutcomeKind.DEAD_LETTERED and earlier is None:
+        return Step.DONE, outcome  # of a key that was never sent before: nothing can have happened to it
+    if presence is Presence.UNKNOWN:
+        unknown = outcome.unknown or earlier is not None  # a condition that did not hold had no effect
+        return Step.DONE, ItemOutcome(
+            None, outcome.reason, f"{outcome.detail}; it could not be verified", unknown=unknown
         )
-    if seen is Seen.ABSENT:
-        return Step.DONE, Fate(OutcomeWord.ABSENT, fate.reason)
-    if fate.word is None:
-        return Step.AGAIN, fate
-    if fate.word is OutcomeWord.CHANGED and earlier and earlier.was_changed is False and not stood:
-        told = "another object stands under the key"
-        return Step.DONE, Fate(OutcomeWord.ABSENT, fate.reason, told, stands=True)
-    return Step.DONE, fate
+    if presence is Presence.ABSENT:
+        return Step.DONE, ItemOutcome(OutcomeKind.ABSENT, outcome.reason)
+    if outcome.kind is None:
+        return Step.RETRY, outcome
+    if outcome.kind is OutcomeKind.CHANGED and earlier and earlier.was_changed is False and not stood:
+        message = "another object stands under the key"
+        return Step.DONE, ItemOutcome(OutcomeKind.ABSENT, outcome.reason, message, stands=True)
+    return Step.DONE, outcome

@@ -1,4 +1,4 @@
-"""The delay tiers of the waiting room: one partition of the `deferred` topic for each delay.
+"""The delay levels of the delay queue: one partition of the `deferred` topic for each delay.
 
 Within a partition every record waits equally long after it was written, so that the first one that is not due
 yet ends what is due: nothing is looked through, and nothing is rewritten while it waits.
@@ -10,15 +10,15 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import datetime
 
-__all__ = ["tier_of", "tiers"]
+__all__ = ["level_of", "levels"]
 
 
-def tiers(delays_s: Sequence[float], partitions: int) -> tuple[float, ...]:
+def levels(delays_s: Sequence[float], partitions: int) -> tuple[float, ...]:
     """Return the delay in seconds of each partition in use: ascending, no more than there are partitions."""
     return tuple(sorted(delays_s))[: max(1, partitions)]
 
 
-def tier_of(delays: Sequence[float], attempt: int, now: datetime, retry_at: datetime | None) -> int:
+def level_of(delays: Sequence[float], attempt: int, now: datetime, retry_at: datetime | None) -> int:
     """Return the partition in which an intent waits.
 
     With `retry_at` the longest delay that does not pass it (the shortest one when it is nearer than that);

@@ -1,7 +1,7 @@
 """The state of one bucket within a task: what waits, what is out, what became of the keys that met trouble.
 
-Buckets never wait for each other: each has its own queue, pace and patience. A lane that is closed sends
-nothing more; its unsent keys are held, and their intents wait for the bucket.
+Buckets never wait for each other: each has its own queue, pace and failure threshold. A bucket that is closed
+sends nothing more; its unsent keys are held, and their intents wait for the bucket.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from sexton.storage import MAX_KEYS, Abilities, Delete, Versioning
-from sexton.streaming_jobs.reaper.fates import Earlier, Fate
-from sexton.streaming_jobs.reaper.items import EraseAll, Item, erases, key_of
+from sexton.streaming_jobs.reaper.item_outcomes import Earlier, ItemOutcome
+from sexton.streaming_jobs.reaper.items import EraseAll, Item, is_permanent, key_of
 from sexton.streaming_jobs.reaper.pace import Pace
 from sexton.streaming_jobs.reaper.queues import Keys, Users
 
 if TYPE_CHECKING:
     from sexton.streaming_jobs.reaper.execution import Execution
 
-__all__ = ["Batch", "Lane", "apart"]
+__all__ = ["Batch", "Bucket", "apart"]
 
 
 @dataclass(slots=True)
 class Batch:
     """One request: up to 1,000 items of a bucket, for the intents of `users`; `again` when sent before.
 
-    `probed` tells whether the store had been tried when it was sent.
+    `probed` says whether the store had been tried when it was sent.
     """
 
     items: Sequence[str | Delete]
@@ -39,15 +39,16 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Lane:
-    """One bucket's work; `fates` names the keys that are not plainly gone, and those that met trouble first.
+class Bucket:
+    """One bucket's work; `outcomes` names the keys that are not plainly gone, and those that met trouble
+    first.
 
     `started` is when its task began, seconds since 1970; `sent_before` are the items of which an attempt is
     known whose effect is not. `abilities` is None until the bucket was probed; `unprobed` are the executions
     that wait for it.
     """
 
-    bucket: str
+    name: str
     bypass: bool
     started: float = 0.0
     abilities: Abilities | None = None
@@ -56,9 +57,9 @@ class Lane:
     bound: deque[tuple[Delete, Execution]] = field(default_factory=deque)
     erasing: list[EraseAll] = field(default_factory=list)
     again: list[Batch] = field(default_factory=list)
-    to_look: dict[str | Delete, Fate] = field(default_factory=dict)
-    denied: dict[str | Delete, Fate] = field(default_factory=dict)
-    fates: dict[Item, Fate] = field(default_factory=dict)
+    to_verify: dict[str | Delete, ItemOutcome] = field(default_factory=dict)
+    denied: dict[str | Delete, ItemOutcome] = field(default_factory=dict)
+    outcomes: dict[Item, ItemOutcome] = field(default_factory=dict)
     tries: dict[Item, int] = field(default_factory=dict)
     sent_before: dict[Item, Earlier] = field(default_factory=dict)
     users: Users = field(default_factory=Users)
@@ -67,47 +68,47 @@ class Lane:
     out: int = 0
     jobs: int = 0
     done: int = 0
-    closed: Fate | None = None
+    closed: ItemOutcome | None = None
     probe_due: float | None = None
     denies_all: bool | None = None
     asking: bool = False
     probing: bool = False
     probed: bool = False
-    untried: dict[str | Delete, Fate] = field(default_factory=dict)
+    untried: dict[str | Delete, ItemOutcome] = field(default_factory=dict)
 
     @property
-    def marks(self) -> bool:
-        """Tell whether a plain delete leaves a delete marker, or may: then no repeat goes unlooked."""
+    def creates_markers(self) -> bool:
+        """Return whether a plain delete leaves a delete marker, or may: then no repeat goes unverified."""
         return self.abilities is None or self.abilities.versioning is not Versioning.OFF
 
     @property
     def has_versions(self) -> bool:
-        """Tell whether the bucket is known to keep versions, so that an id names one of them."""
+        """Return whether the bucket is known to keep versions, so that an id names one of them."""
         known = self.abilities.versioning if self.abilities else Versioning.UNKNOWN
         return known in (Versioning.ON, Versioning.SUSPENDED)
 
-    def may_mark(self, item: Item) -> bool:
-        """Tell whether sending the item twice may leave a second marker."""
-        return self.marks and not erases(item)
+    def may_create_marker(self, item: Item) -> bool:
+        """Return whether sending the item twice may leave a second marker."""
+        return self.creates_markers and not is_permanent(item)
 
     def effect(self, item: Item) -> str:
         """Return how the item's object goes: hidden by a marker, erased for good, or plainly deleted."""
         if not self.has_versions:
             return "deleted"
-        return "erased" if erases(item) else "hidden"
+        return "erased" if is_permanent(item) else "hidden"
 
     def effects(self, items: Sequence[Item]) -> dict[str, int]:
         """Return how many of these items go in which way; those that are none are left out."""
-        erased = sum(map(erases, items)) if self.effect("") == "hidden" else 0
+        erased = sum(map(is_permanent, items)) if self.effect("") == "hidden" else 0
         counts = {"erased": erased, self.effect(""): len(items) - erased}
         return {effect: count for effect, count in counts.items() if count}
 
     @property
     def idle(self) -> bool:
-        """Tell whether nothing is queued or under way."""
+        """Return whether nothing is queued or under way."""
         return not (
             self.has_unsent
-            or self.to_look
+            or self.to_verify
             or self.erasing
             or self.unprobed
             or self.out
@@ -119,7 +120,7 @@ class Lane:
 
     @property
     def has_unsent(self) -> bool:
-        """Tell whether there is something to send as soon as pace allows."""
+        """Return whether there is something to send as soon as pace allows."""
         return bool(self.again or self.waiting or self.bound)
 
     def unseen(self, keys: Sequence[str]) -> Sequence[str]:
@@ -205,34 +206,34 @@ class Lane:
         self.again = left
         return Batch(taken, again=True)
 
-    def look_first(self, items: Sequence[Item]) -> list[Item]:
-        """Put off those items whose repeat may leave a second marker until they were looked at."""
+    def verify_first(self, items: Sequence[Item]) -> list[Item]:
+        """Put off those items whose repeat may leave a second marker until they were verified."""
         others: list[Item] = []
         for item in items:
-            if isinstance(item, EraseAll) or item not in self.sent_before or not self.may_mark(item):
+            if isinstance(item, EraseAll) or item not in self.sent_before or not self.may_create_marker(item):
                 others.append(item)
             else:
-                self.to_look[item] = Fate(None, "repeat", "sent before")
+                self.to_verify[item] = ItemOutcome(None, "repeat", "sent before")
         return others
 
-    def looks_odd(self) -> bool:
-        """Tell whether a key to be looked at is one that the store might take for another."""
-        if self.probed or not self.to_look or self.abilities is None:
+    def needs_probe(self) -> bool:
+        """Return whether a key to be verified is one that the store might take for another."""
+        if self.probed or not self.to_verify or self.abilities is None:
             return False
-        keys = (key_of(item) for item in islice(self.to_look, MAX_KEYS))
-        return any(self.abilities.folded_by(key, batch=False) is not None for key in keys)
+        keys = (key_of(item) for item in islice(self.to_verify, MAX_KEYS))
+        return any(self.abilities.aliasing_of(key, batch=False) is not None for key in keys)
 
-    def next_look(self) -> dict[str | Delete, Fate]:
-        """Take those of the first 1,000 items to be looked at that name no key twice."""
-        taken: dict[str | Delete, Fate] = {}
+    def next_to_verify(self) -> dict[str | Delete, ItemOutcome]:
+        """Take those of the first 1,000 items to be verified that name no key twice."""
+        taken: dict[str | Delete, ItemOutcome] = {}
         keys: set[str] = set()
-        for item, fate in islice(self.to_look.items(), MAX_KEYS):
+        for item, outcome in islice(self.to_verify.items(), MAX_KEYS):
             key = key_of(item)
             if key not in keys:
                 keys.add(key)
-                taken[item] = fate
+                taken[item] = outcome
         for item in taken:
-            del self.to_look[item]
+            del self.to_verify[item]
         return taken
 
     def _next_bound(self, most: int) -> Batch:
@@ -255,22 +256,22 @@ class Lane:
         return Batch(taken, users)
 
     def sweep(self) -> None:
-        """Hold what came back after the lane was closed."""
+        """Hold what came back after the bucket was closed."""
         if self.closed is not None:
             self.close(self.closed)
 
-    def close(self, why: Fate) -> None:
+    def close(self, why: ItemOutcome) -> None:
         """Send nothing more; what is unsent is held for the given reason."""
         self.closed = why
-        held: list[Item] = [*self.waiting.take(len(self.waiting)), *self.erasing, *self.to_look]
+        held: list[Item] = [*self.waiting.take(len(self.waiting)), *self.erasing, *self.to_verify]
         held += [item for item, _ in self.bound]
         held += [item for batch in self.again for item in batch.items]
         held += self.untried
         self.bound, self.erasing, self.again = deque(), [], []
         for item in held:
-            unknown = self.fates.get(item, why).unknown
-            self.fates[item] = Fate(None, why.reason, why.detail, unknown=unknown)
-        self.to_look, self.untried, self.probe_due, self.asking = {}, {}, None, False
+            unknown = self.outcomes.get(item, why).unknown
+            self.outcomes[item] = ItemOutcome(None, why.reason, why.detail, unknown=unknown)
+        self.to_verify, self.untried, self.probe_due, self.asking = {}, {}, None, False
         for execution in self.unprobed:
             execution.held = why
         self.unprobed = []

@@ -1,4 +1,4 @@
-"""What was not told is looked at, and what the store cannot check is not sent."""
+"""What was not told is verified, and what the store cannot check is not sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sexton.schemas.events import DeleteMode, KeyCondition
 from sexton.storage import Delete, KeyState, Kind, Versioning
 from sexton.storage.states_of import key_state
 from sexton.storage.wire import RawReply
-from sexton.streaming_jobs.reaper.fates import Earlier
+from sexton.streaming_jobs.reaper.item_outcomes import Earlier
 
 
 @pytest.mark.parametrize("acts", [True, False])
@@ -37,7 +37,7 @@ def test_x_11_an_unknown_effect_on_a_versioned_bucket_is_looked_at(acts: bool) -
     )
     _, (result,) = run(store, execution(["a"]))
 
-    assert store.looked == ["a"]
+    assert store.verified == ["a"]
     assert sizes(store) == ([1] if acts else [1, 1])
     assert words(result) == ({"absent": 1} if acts else {"deleted": 1})
     assert result.effects == ({"absent": 1} if acts else {"hidden": 1})
@@ -48,7 +48,7 @@ def test_an_unknown_effect_on_an_unversioned_bucket_is_repeated() -> None:
     store = Store(answer=lambda number, bucket, item: CUT if number == 0 else None)
     _, (result,) = run(store, execution(["a"]))
 
-    assert (store.looked, sizes(store), words(result)) == ([], [1, 1], {"deleted": 1})
+    assert (store.verified, sizes(store), words(result)) == ([], [1, 1], {"deleted": 1})
 
 
 def test_x_11_a_replay_on_a_versioned_bucket_looks_first() -> None:
@@ -56,7 +56,7 @@ def test_x_11_a_replay_on_a_versioned_bucket_looks_first() -> None:
     store = Store(objects={"b": {"there"}}, versioning=Versioning.ON)
     _, (result,) = run(store, execution(["gone", "there"], earlier=Earlier()))
 
-    assert sorted(store.looked) == ["gone", "there"]
+    assert sorted(store.verified) == ["gone", "there"]
     assert store.sent == [("b", ["there"])]
     assert words(result) == {"absent": 1, "deleted": 1}
 
@@ -117,21 +117,21 @@ def test_x_19_past_the_age_limit_only_what_is_there_is_a_dead_letter() -> None:
     """X-19: a busy bucket past the age limit: gone keys are absent, the others dead letters that say so."""
     store = Store(objects={"b": {"there", "data"}}, answer=lambda number, bucket, item: BUSY)
     given = execution(["gone", "there"], ["data"], earlier=Earlier(), overdue=True)
-    _, (result,) = run(store, given, patience_s=2.0)
+    _, (result,) = run(store, given, failure_threshold_s=2.0)
 
     assert words(result) == {"absent": 1, "dead-lettered": 2}
-    assert {fate.reason for key, fate in result.named if key == "there"} == {"expired"}
+    assert {outcome.reason for key, outcome in result.named if key == "there"} == {"expired"}
 
 
 @pytest.mark.parametrize("sent", [True, False])
 def test_x_19_what_cannot_be_looked_at_stays_pending_if_it_may_be_gone(sent: bool) -> None:
-    """A key that was never sent is a dead letter unseen; one that may have gone goes on waiting."""
+    """A key that was never sent is a dead letter unseen; one that may have gone continues waiting."""
     store = Store(
         answer=lambda number, bucket, item: BUSY,
         look_status=503,
     )
     _, (result,) = run(
-        store, execution(["a"], earlier=Earlier() if sent else None, overdue=True), patience_s=2.0
+        store, execution(["a"], earlier=Earlier() if sent else None, overdue=True), failure_threshold_s=2.0
     )
 
     assert (result.held is not None) is sent
@@ -205,8 +205,8 @@ def test_x_5_what_stays_unknown_is_looked_at_in_the_end(acts: bool, expected: di
 
     assert words(result) == expected
     assert (result.held is None) is acts
-    assert (sizes(store), store.looked) == ([1] * 6, ["a"])
-    assert executor.troubled() == {}
+    assert (sizes(store), store.verified) == ([1] * 6, ["a"])
+    assert executor.failing() == {}
 
 
 @pytest.mark.parametrize(("acts", "expected"), [(True, {"absent": 1}), (False, {"dead-lettered": 1})])
@@ -216,7 +216,7 @@ def test_x_5_a_key_both_deleted_and_failed_is_verified(acts: bool, expected: dic
     store = Store(answer=lambda number, bucket, item: INVALID if number else both, acts=acts)
     _, (result,) = run(store, execution(["a"]))
 
-    assert (words(result), store.looked) == (expected, ["a"])
+    assert (words(result), store.verified) == (expected, ["a"])
 
 
 def test_j_5_what_an_attempt_of_unknown_effect_may_have_met_is_not_called_changed() -> None:
@@ -229,7 +229,7 @@ def test_j_5_what_an_attempt_of_unknown_effect_may_have_met_is_not_called_change
 
 @pytest.mark.parametrize(("there", "expected"), [(False, "absent"), (True, "dead-lettered")])
 def test_x_8_a_version_that_is_gone_is_no_dead_letter(there: bool, expected: str) -> None:
-    """X-8: a store may call the id of an erased version invalid: it is looked at first."""
+    """X-8: a store may call the id of an erased version invalid: it is verified first."""
     store = Store(answer=lambda number, bucket, item: INVALID, versioning=Versioning.ON)
     given = execution(["a"], mode=DeleteMode.ERASE_VERSION, conditions={"a": KeyCondition("a", None, "v1")})
     if not there:
@@ -240,23 +240,23 @@ def test_x_8_a_version_that_is_gone_is_no_dead_letter(there: bool, expected: str
 
 
 def test_x_8_versions_of_one_key_are_looked_at_one_by_one() -> None:
-    """X-8: of two versions under one key one is gone: each has the word of its own look."""
+    """X-8: of two versions under one key one is gone: each has the outcome of its own look."""
     store = Store(answer=lambda number, bucket, item: INVALID, versioning=Versioning.ON)
 
     def by_version(method: str, bucket: str, key: str, query: Mapping[str, str]) -> RawReply:
         return RawReply(200 if query["versionId"] == "there" else 404, "", b"", {})
 
     store.exchange = by_version  # type: ignore[method-assign, assignment]
-    erases = DeleteMode.ERASE_VERSION
+    is_permanent = DeleteMode.ERASE_VERSION
     names = ["gone", "there"]
-    given = [execution(["a"], mode=erases, conditions={"a": KeyCondition("a", None, v)}) for v in names]
+    given = [execution(["a"], mode=is_permanent, conditions={"a": KeyCondition("a", None, v)}) for v in names]
     _, results = run(store, *given)
 
     assert [words(result) for result in results] == [{"absent": 1}, {"dead-lettered": 1}]
 
 
 def test_x_8_a_version_that_cannot_be_looked_at_and_was_never_sent_before() -> None:
-    """Nothing can have happened to it: the store's final word stands."""
+    """Nothing can have happened to it: the store's final outcome stands."""
     answer = lambda number, bucket, item: INVALID  # noqa: E731
     store = Store(answer=answer, versioning=Versioning.ON, look_status=403)
     given = execution(["a"], mode=DeleteMode.ERASE_VERSION, conditions={"a": KeyCondition("a", None, "v1")})
@@ -286,13 +286,13 @@ def test_attempts_of_two_intents_at_one_key(one: Earlier, other: Earlier, both: 
 
 
 def test_what_waited_too_long_and_cannot_be_read_waits_on() -> None:
-    """A fault of our own in the last look harms nobody else, and gives no word."""
+    """A fault of our own in the last look harms nobody else, and gives no outcome."""
     store = Store(answer=lambda number, bucket, item: BUSY)
 
     def fails(*_: object) -> None:
         raise ValueError("a bug")
 
     store.exchange = fails  # type: ignore[method-assign, assignment]
-    _, (result,) = run(store, execution(["a"], earlier=Earlier(), overdue=True), patience_s=2.0)
+    _, (result,) = run(store, execution(["a"], earlier=Earlier(), overdue=True), failure_threshold_s=2.0)
 
     assert result.held is not None

@@ -13,10 +13,10 @@ from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 
 from sexton.schemas.errors import EnvironmentFault
 from sexton.storage import Abilities, BatchDeleter, Delete, Kind, StoreSettings
-from sexton.streaming_jobs.reaper.fates import Seen
-from sexton.streaming_jobs.reaper.looking import look, look_closely
+from sexton.streaming_jobs.reaper.item_outcomes import Presence
+from sexton.streaming_jobs.reaper.verification import verify, verify_each
 
-THERE, ABSENT, UNKNOWN = Seen.THERE, Seen.ABSENT, Seen.UNKNOWN
+THERE, ABSENT, UNKNOWN = Presence.PRESENT, Presence.ABSENT, Presence.UNKNOWN
 ODD = [
     "a b",
     "a+b",
@@ -33,9 +33,9 @@ ODD = [
 ]
 
 
-def seen(*given: Any, **more: Any) -> dict[str, Seen]:
+def presence(*given: Any, **more: Any) -> dict[str, Presence]:
     """What a look has shown of each key."""
-    return {key: each.seen for key, each in look(*given, **more).items()}
+    return {key: each.presence for key, each in verify(*given, **more).items()}
 
 
 @pytest.fixture
@@ -47,18 +47,18 @@ def recorder(recorder: S3Recorder) -> S3Recorder:
 
 
 def test_there_and_absent(recorder: S3Recorder, deleter: BatchDeleter) -> None:
-    """X-9: each key is looked at byte for byte, and once, however often it is named."""
+    """X-9: each key is verified byte for byte, and once, however often it is named."""
     recorder.buckets.fill("b", dict.fromkeys(ODD[::2], b"x"))
     plain = [f"k{i}" for i in range(100)]
     recorder.buckets.fill("b", dict.fromkeys(plain[:50], b"x"))
-    found = seen(deleter, "b", [*ODD, *plain, *plain])
+    found = presence(deleter, "b", [*ODD, *plain, *plain])
 
     assert [found[key] for key in ODD] == [THERE, ABSENT] * 6
     assert [found[key] for key in plain] == [THERE] * 50 + [ABSENT] * 50
     # One look each, and one at the bucket, since a missing one answers as a missing key does.
     assert len(recorder.requests) == len(ODD) + 100 + 1
     assert {request.method for request in recorder.requests} == {"HEAD"}
-    assert seen(deleter, "b", []) == {}
+    assert presence(deleter, "b", []) == {}
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_how_long_an_object_has_stood(
     plain = {"Last-Modified": formatdate(time.time() - 100, usegmt=True), "ETag": '"e"'}
     recorder.script(lambda request: Reply(200, headers=plain | headers) if request.key == "k" else None)
 
-    (found,) = look(deleter, "b", ["k"]).values()
+    (found,) = verify(deleter, "b", ["k"]).values()
 
-    assert found.seen is THERE
+    assert found.presence is THERE
     assert found.age_s == (None if age_s is None else pytest.approx(age_s, abs=5.0))
 
 
@@ -90,21 +90,21 @@ def test_x_11_a_marker_is_absent(recorder: S3Recorder, deleter: BatchDeleter) ->
     first = deleter.calls.put("v", "k", b"1")
     marker = deleter.delete_all("v", ["k"]).result(10).markers[0]
 
-    assert seen(deleter, "v", ["k"]) == {"k": ABSENT}
-    assert seen(deleter, "v", ["k"], versions={"k": first.version_id}) == {"k": THERE}
-    assert seen(deleter, "v", ["k"], versions={"k": marker}) == {"k": THERE}
+    assert presence(deleter, "v", ["k"]) == {"k": ABSENT}
+    assert presence(deleter, "v", ["k"], versions={"k": first.version_id}) == {"k": THERE}
+    assert presence(deleter, "v", ["k"], versions={"k": marker}) == {"k": THERE}
     deleter.delete_all("v", [Delete("k", version_id=first.version_id)]).result(10)
-    assert seen(deleter, "v", ["k"], versions={"k": first.version_id}) == {"k": ABSENT}
+    assert presence(deleter, "v", ["k"], versions={"k": first.version_id}) == {"k": ABSENT}
 
 
 def test_a_missing_bucket_is_no_absent_key(recorder: S3Recorder, deleter: BatchDeleter) -> None:
-    """X-7: where the bucket is missing, or not to be looked at, nobody knows of its keys."""
+    """X-7: where the bucket is missing, or not to be verified, nobody knows of its keys."""
     deleter.learn(knowing("missing"))
-    missing = look_closely(deleter, "missing", ["a", "b"])
+    missing = verify_each(deleter, "missing", ["a", "b"])
     recorder.script(lambda request: Reply(403) if not request.key else None)
-    denied = look_closely(deleter, "b", ["a"])
+    denied = verify_each(deleter, "b", ["a"])
 
-    assert {each.seen for each in (*missing.values(), *denied.values())} == {UNKNOWN}
+    assert {each.presence for each in (*missing.values(), *denied.values())} == {UNKNOWN}
     assert missing["a"].state is not None
     assert missing["a"].state.code == "NoSuchBucket"
 
@@ -114,9 +114,13 @@ def test_what_is_refused_is_unknown(status: int, recorder: S3Recorder, deleter: 
     """A look that is denied or fails shows nothing, of this key only."""
     recorder.buckets.fill("b", {"good": b""})
     recorder.script(lambda request: Reply(status) if request.key == "bad" else None)
-    found = look_closely(deleter, "b", ["bad", "good", "none"], sleep=lambda _: None)
+    found = verify_each(deleter, "b", ["bad", "good", "none"], sleep=lambda _: None)
 
-    assert {key: each.seen for key, each in found.items()} == {"bad": UNKNOWN, "good": THERE, "none": ABSENT}
+    assert {key: each.presence for key, each in found.items()} == {
+        "bad": UNKNOWN,
+        "good": THERE,
+        "none": ABSENT,
+    }
     assert found["bad"].state is not None
     assert found["bad"].state.status == status
 
@@ -124,26 +128,26 @@ def test_what_is_refused_is_unknown(status: int, recorder: S3Recorder, deleter: 
 def test_asked_twice(recorder: S3Recorder, deleter: BatchDeleter) -> None:
     """What fails once, or is cut, is asked again."""
     recorder.buckets.fill("b", {"a": b"", "b": b""})
-    seen: list[str] = []
+    presence: list[str] = []
 
     def first_fails(request: Recorded) -> Reply | None:
-        seen.append(request.key)
-        if seen.count(request.key) > 1:
+        presence.append(request.key)
+        if presence.count(request.key) > 1:
             return None
         return Reply(drop=True) if request.key == "a" else Reply(503)
 
     recorder.script(first_fails)
-    found = look_closely(deleter, "b", ["a", "b"], sleep=lambda _: None)
+    found = verify_each(deleter, "b", ["a", "b"], sleep=lambda _: None)
 
-    assert [each.seen for each in found.values()] == [THERE, THERE]
+    assert [each.presence for each in found.values()] == [THERE, THERE]
 
 
 def test_nobody_answers(recorder: S3Recorder, deleter: BatchDeleter) -> None:
     """A store that answers nothing but errors is not asked for every one of a thousand keys."""
     recorder.script(lambda _: Reply(503))
-    found = look_closely(deleter, "b", [f"k{i}" for i in range(1000)], sleep=lambda _: None)
+    found = verify_each(deleter, "b", [f"k{i}" for i in range(1000)], sleep=lambda _: None)
 
-    assert {each.seen for each in found.values()} == {UNKNOWN}
+    assert {each.presence for each in found.values()} == {UNKNOWN}
     assert len(recorder.requests) < 100
 
 
@@ -152,23 +156,23 @@ def test_wrong_for_everything(recorder: S3Recorder, monkeypatch: pytest.MonkeyPa
     with BatchDeleter(StoreSettings("http://127.0.0.1:9", connect_timeout_s=1)) as away:
         away.learn(knowing("b"))
         with pytest.raises(EnvironmentFault):
-            look(away, "b", [f"k{i}" for i in range(100)])
-        found = look_closely(away, "b", ["a"])
+            verify(away, "b", [f"k{i}" for i in range(100)])
+        found = verify_each(away, "b", ["a"])
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with BatchDeleter(StoreSettings(recorder.url)) as nobody, pytest.raises(EnvironmentFault):
-        look(nobody, "b", ["a"])
+        verify(nobody, "b", ["a"])
 
     assert found["a"].state is not None
-    assert (found["a"].seen, found["a"].state.kind) == (UNKNOWN, Kind.ENVIRONMENT)
+    assert (found["a"].presence, found["a"].state.kind) == (UNKNOWN, Kind.ENVIRONMENT)
 
 
 def test_another_key_might_answer(recorder: S3Recorder, deleter: BatchDeleter) -> None:
-    """X-9: a spelling that the store might fold, and what is no key, is unknown, and nobody is asked."""
+    """X-9: an aliasing that the store might fold, and what is no key, is unknown, and nobody is asked."""
     deleter.learn(Abilities("b"))
-    found = look_closely(deleter, "b", ["a//b", "", "k" * 1025, "\ud800"])
+    found = verify_each(deleter, "b", ["a//b", "", "k" * 1025, "\ud800"])
 
-    assert {each.seen for each in found.values()} == {UNKNOWN}
+    assert {each.presence for each in found.values()} == {UNKNOWN}
     assert [each.state.code for each in found.values() if each.state] == [
         "FoldedKey",
         "EmptyKey",
@@ -188,13 +192,13 @@ def test_on_moto(moto: tuple[BatchDeleter, Any]) -> None:
     deleter.calls.put(bucket, "there", b"1")
     client.delete_object(Bucket=bucket, Key="hidden")
 
-    assert seen(deleter, bucket, ["there", "hidden", "never"]) == {
+    assert presence(deleter, bucket, ["there", "hidden", "never"]) == {
         "there": THERE,
         "hidden": ABSENT,
         "never": ABSENT,
     }
-    (age,) = [each.age_s for each in look(deleter, bucket, ["there"]).values()]
+    (age,) = [each.age_s for each in verify(deleter, bucket, ["there"]).values()]
     assert age is not None
     assert -2 < age < 60
-    assert seen(deleter, bucket, ["hidden"], versions={"hidden": first.version_id}) == {"hidden": THERE}
-    assert seen(deleter, "test-missing-bucket", ["a"]) == {"a": UNKNOWN}
+    assert presence(deleter, bucket, ["hidden"], versions={"hidden": first.version_id}) == {"hidden": THERE}
+    assert presence(deleter, "test-missing-bucket", ["a"]) == {"a": UNKNOWN}

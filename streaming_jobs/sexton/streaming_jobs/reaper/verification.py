@@ -1,4 +1,4 @@
-"""Looking at objects by HEAD requests, several at a time: there, absent, or not to be told.
+"""Looking at objects by HEAD requests, several at a time: there, absent, or not to be reported.
 
 A key is absent only where the store says so of this key while its bucket is there. Whatever is denied, fails,
 or could be another key's answer is unknown: who takes it for absent writes a receipt without its effect.
@@ -19,9 +19,9 @@ from sexton.storage.errors_table import Scope, classify, classify_single
 from sexton.storage.states_of import key_state, unreadable
 from sexton.storage.wire import RawReply, retry_after
 from sexton.storage.xml_body import key_problem
-from sexton.streaming_jobs.reaper.fates import Seen
+from sexton.streaming_jobs.reaper.item_outcomes import Presence
 
-__all__ = ["Look", "Looker", "look", "look_closely", "state_of"]
+__all__ = ["Verification", "Verifier", "state_of", "verify", "verify_each"]
 
 _THREADS = 8
 _MOST_MISSES = 16  # looks without an answer, none between them with one: the others are not asked
@@ -29,7 +29,7 @@ _PAUSE_S = 0.2
 _AGAIN = (Kind.TRANSIENT, Kind.UNKNOWN, Kind.UNACCOUNTED)
 
 
-class Looker(Protocol):
+class Verifier(Protocol):
     """What is needed of a deleter."""
 
     @property
@@ -41,60 +41,60 @@ class Looker(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What one look showed; `state` tells why it is unknown.
+class Verification:
+    """What one look showed; `state` says why it is unknown.
 
     `age_s` is for how many seconds at least the object has stood there, by the store's own clock; None where
-    that cannot be told.
+    that cannot be determined.
     """
 
-    seen: Seen
+    presence: Presence
     state: KeyState | None = None
     age_s: float | None = None
 
 
-_THERE, _ABSENT = Look(Seen.THERE), Look(Seen.ABSENT)
+_PRESENT, _ABSENT = Verification(Presence.PRESENT), Verification(Presence.ABSENT)
 
 
-def look(
-    deleter: Looker,
+def verify(
+    deleter: Verifier,
     bucket: str,
     keys: Sequence[str],
     *,
     versions: Mapping[str, str] | None = None,
     threads: int = _THREADS,
-) -> dict[str, Look]:
+) -> dict[str, Verification]:
     """Return what stands under each key, or whether the version that `versions` names for it is there.
 
     Raises EnvironmentFault for what is wrong with everything (credentials, no way to the store).
     """
-    found = look_closely(deleter, bucket, keys, versions=versions, threads=threads)
+    found = verify_each(deleter, bucket, keys, versions=versions, threads=threads)
     for each in found.values():
         if each.state is not None and each.state.kind is Kind.ENVIRONMENT:
-            raise EnvironmentFault(f"objects cannot be looked at: {each.state}")
+            raise EnvironmentFault(f"objects cannot be verified: {each.state}")
     return found
 
 
-def look_closely(
-    deleter: Looker,
+def verify_each(
+    deleter: Verifier,
     bucket: str,
     keys: Sequence[str],
     *,
     versions: Mapping[str, str] | None = None,
     threads: int = _THREADS,
     sleep: Callable[[float], None] = time.sleep,
-) -> dict[str, Look]:
+) -> dict[str, Verification]:
     """Return each key's look with the reason of what is unknown; no answer of a store raises.
 
     A current delete marker is absent; a version that is a marker is there. What fails is asked twice.
     """
-    looking = _Looking(deleter.calls, bucket, versions or {}, deleter.abilities(bucket), sleep)
+    verification = _Verification(deleter.calls, bucket, versions or {}, deleter.abilities(bucket), sleep)
     names = list(dict.fromkeys(keys))
     if not names:
         return {}
     with ThreadPoolExecutor(min(max(threads, 1), len(names)), thread_name_prefix="sexton-look") as pool:
-        found = dict(zip(names, pool.map(looking.at, names), strict=True))
-    return looking.with_bucket(found)
+        found = dict(zip(names, pool.map(verification.at, names), strict=True))
+    return verification.with_bucket(found)
 
 
 def state_of(error: StoreRefused | EnvironmentFault) -> KeyState:
@@ -112,7 +112,7 @@ def state_of(error: StoreRefused | EnvironmentFault) -> KeyState:
 
 
 @dataclass(slots=True)
-class _Looking:
+class _Verification:
     calls: Calls
     bucket: str
     versions: Mapping[str, str]
@@ -123,14 +123,15 @@ class _Looking:
     fault: KeyState | None = None
     bare: set[str] = field(default_factory=set)
 
-    def at(self, key: str) -> Look:
+    def at(self, key: str) -> Verification:
         """Look at one key, unless nobody answers any more."""
         problem = key_problem(key)
         if problem is not None:
-            return Look(Seen.UNKNOWN, key_state(problem))
-        spelling = self.abilities.folded_by(key, batch=False)
-        if spelling is not None:
-            return Look(Seen.UNKNOWN, key_state("FoldedKey", f"{spelling}: another key might answer"))
+            return Verification(Presence.UNKNOWN, key_state(problem))
+        aliasing = self.abilities.aliasing_of(key, batch=False)
+        if aliasing is not None:
+            state = key_state("FoldedKey", f"{aliasing}: another key might answer")
+            return Verification(Presence.UNKNOWN, state)
         found = self._head(key)
         if found.state is not None and found.state.kind in _AGAIN and self.fault is None:
             self.sleep(_PAUSE_S)
@@ -138,7 +139,7 @@ class _Looking:
         self._count(found)
         return found
 
-    def with_bucket(self, found: dict[str, Look]) -> dict[str, Look]:
+    def with_bucket(self, found: dict[str, Verification]) -> dict[str, Verification]:
         """Return the looks; a bare 404 is only absent when the bucket is there, since it answers so too."""
         if not self.bare:
             return found
@@ -146,28 +147,28 @@ class _Looking:
             # After the looks: a bucket that is there now was there when they were answered.
             self.calls.check_bucket(self.bucket)
         except (StoreRefused, StoreUnavailable) as error:
-            unknown = Look(Seen.UNKNOWN, state_of(error))
+            unknown = Verification(Presence.UNKNOWN, state_of(error))
             found.update(dict.fromkeys(self.bare, unknown))
         return found
 
-    def _head(self, key: str) -> Look:
+    def _head(self, key: str) -> Verification:
         if self.fault is not None:
-            return Look(Seen.UNKNOWN, self.fault)
+            return Verification(Presence.UNKNOWN, self.fault)
         version = self.versions.get(key)
         try:
             reply = self.calls.exchange(
                 "HEAD", self.bucket, key, {} if version is None else {"versionId": version}
             )
         except StoreUnavailable as error:
-            return Look(Seen.UNKNOWN, state_of(error))
+            return Verification(Presence.UNKNOWN, state_of(error))
         except Exception as error:  # noqa: BLE001  our own reading failed: nothing was seen, and nobody else is harmed
-            return Look(Seen.UNKNOWN, unreadable(error))
+            return Verification(Presence.UNKNOWN, unreadable(error))
         found = _read(reply, by_version=version is not None)
         if found is _ABSENT and not _is_marker(reply):
             self.bare.add(key)
         return found
 
-    def _count(self, found: Look) -> None:
+    def _count(self, found: Verification) -> None:
         if found.state is None or found.state.kind not in (*_AGAIN, Kind.BUCKET, Kind.ENVIRONMENT):
             self.misses = 0
             return
@@ -176,17 +177,17 @@ class _Looking:
             self.fault = self.fault or found.state
 
 
-def _read(reply: RawReply, *, by_version: bool) -> Look:
+def _read(reply: RawReply, *, by_version: bool) -> Verification:
     if reply.status == 200:
-        return Look(Seen.THERE, age_s=_age_s(reply.headers))
+        return Verification(Presence.PRESENT, age_s=_age_s(reply.headers))
     if _is_marker(reply) and reply.status in (404, 405):
-        return _THERE if by_version else _ABSENT
+        return _PRESENT if by_version else _ABSENT
     if reply.status == 404:
         return _ABSENT
     row = classify_single("", reply.status)
     text = f"HEAD was answered with HTTP {reply.status}"
-    return Look(
-        Seen.UNKNOWN,
+    return Verification(
+        Presence.UNKNOWN,
         KeyState(row.kind, str(reply.status), text, reply.status, retry_after_s=retry_after(reply.headers)),
     )
 

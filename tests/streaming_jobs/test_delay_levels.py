@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.streaming_jobs.reaper.checkpoint import CheckpointRefused
+from sexton.streaming_jobs.reaper.delay_levels import level_of, levels
+from sexton.streaming_jobs.reaper.delay_queue import Place, due_ranges, parse_waiting, waiting_text
 from sexton.streaming_jobs.reaper.held import HeldBuckets
 from sexton.streaming_jobs.reaper.pending import Origin, Pending
-from sexton.streaming_jobs.reaper.tiers import tier_of, tiers
-from sexton.streaming_jobs.reaper.waiting_room import Place, due_ranges, parse_waiting, waiting_text
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 DELAYS = (5.0, 30.0, 180.0)
@@ -22,23 +22,23 @@ PLACE = Place("deferred", "id", 3)
 
 def test_there_are_no_more_tiers_than_partitions() -> None:
     """Delays ascend; what has no partition is left out, but one tier there is always."""
-    assert tiers([30, 5, 180], 12) == (5, 30, 180)
-    assert tiers([30, 5, 180], 2) == (5, 30)
-    assert tiers([30, 5], 0) == (5,)
+    assert levels([30, 5, 180], 12) == (5, 30, 180)
+    assert levels([30, 5, 180], 2) == (5, 30)
+    assert levels([30, 5], 0) == (5,)
 
 
-@pytest.mark.parametrize(("attempt", "tier"), [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (1000, 2)])
-def test_delays_grow_with_attempts(attempt: int, tier: int) -> None:
+@pytest.mark.parametrize(("attempt", "level"), [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (1000, 2)])
+def test_delays_grow_with_attempts(attempt: int, level: int) -> None:
     """Each attempt waits longer, the last delay over and over."""
-    assert tier_of(DELAYS, attempt, NOW, None) == tier
+    assert level_of(DELAYS, attempt, NOW, None) == level
 
 
 @pytest.mark.parametrize(
-    ("seconds", "tier"), [(-9, 0), (0, 0), (4, 0), (5, 0), (29, 0), (30, 1), (179, 1), (1e9, 2)]
+    ("seconds", "level"), [(-9, 0), (0, 0), (4, 0), (5, 0), (29, 0), (30, 1), (179, 1), (1e9, 2)]
 )
-def test_a_known_time_is_never_passed_by_a_longer_delay_than_needed(seconds: float, tier: int) -> None:
+def test_a_known_time_is_never_passed_by_a_longer_delay_than_needed(seconds: float, level: int) -> None:
     """With a known time the longest delay that does not pass it is taken."""
-    assert tier_of(DELAYS, 7, NOW, NOW + timedelta(seconds=seconds)) == tier
+    assert level_of(DELAYS, 7, NOW, NOW + timedelta(seconds=seconds)) == level
 
 
 def test_only_what_is_due_is_worked_off() -> None:
