@@ -49,10 +49,11 @@ def source(*folders: str) -> str:
     )
 
 
-def fate_reasons() -> set[str]:
+def outcome_reasons() -> set[str]:
     """The reasons that the reaper itself gives what waits or is a dead letter; a store's have capitals."""
     reasons = set()
-    for file in (ROOT / "streaming_jobs/sexton/streaming_jobs/reaper").glob("**/*.py"):
+    root = ROOT / "streaming_jobs"
+    for file in (root / "sexton/streaming_jobs/reaper").glob("**/*.py"):
         for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             match call:
                 case ast.Call(func=ast.Name("ItemOutcome"), args=[ast.Attribute(attr="REFUSED"), *_]):
@@ -60,7 +61,7 @@ def fate_reasons() -> set[str]:
                 case ast.Call(func=ast.Name("ItemOutcome"), args=[_, ast.Constant(str(reason)), *_]):
                     reasons.add(reason)
                 case ast.Call(func=ast.Name("ItemOutcome"), args=[_, ast.Name(name), *_]) if name.isupper():
-                    module = importlib.import_module(f"sexton.streaming_jobs.reaper.{file.stem}")
+                    module = importlib.import_module(".".join(file.relative_to(root).with_suffix("").parts))
                     reasons.add(getattr(module, name))
     return {reason for reason in reasons if reason.islower()}
 
@@ -211,7 +212,7 @@ def test_words_and_reasons_are_listed() -> None:
         found = set(re.findall(written, reaper))
         assert found, written
         reasons |= found
-    reasons |= {REPLAY, *fate_reasons()}
+    reasons |= {REPLAY, *outcome_reasons()}
     assert {
         "superseded",
         "not-before",

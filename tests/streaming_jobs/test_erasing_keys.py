@@ -11,8 +11,8 @@ from tests.support.execute_stage import DENIED, ERROR, INVALID, Versioned, execu
 
 from sexton.schemas.events import DeleteMode
 from sexton.storage import Ability, KeyState
-from sexton.streaming_jobs.reaper.execution import Execution
-from sexton.streaming_jobs.reaper.item_outcomes import MOST_TRIES, Earlier
+from sexton.streaming_jobs.reaper.execute.execution import Execution
+from sexton.streaming_jobs.reaper.execute.outcomes import MOST_TRIES, Earlier
 
 LOCKED = replace(DENIED, retain_until=datetime(2100, 1, 1, tzinfo=UTC))
 

@@ -29,11 +29,11 @@ from tests.support.execute_stage import (
 from sexton.schemas.events import DeletePrefix, KeyCondition, OutcomeKind
 from sexton.storage import MAX_KEYS, Delete, KeyState, Kind, Versioning
 from sexton.streaming_jobs.budget import NoBudget
-from sexton.streaming_jobs.reaper.dry_store import DryStore
-from sexton.streaming_jobs.reaper.execute import Executor, Limits
-from sexton.streaming_jobs.reaper.execution import Execution
-from sexton.streaming_jobs.reaper.item_outcomes import Earlier
-from sexton.streaming_jobs.reaper.items import key_of
+from sexton.streaming_jobs.reaper.execute.dry_store import DryStore
+from sexton.streaming_jobs.reaper.execute.execution import Execution
+from sexton.streaming_jobs.reaper.execute.items import key_of
+from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
+from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
 
 
 @pytest.mark.parametrize(

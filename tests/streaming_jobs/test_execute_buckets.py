@@ -21,7 +21,7 @@ from tests.support.execute_stage import (
 
 from sexton.schemas.errors import EnvironmentFault
 from sexton.storage import Ability, Delete, Effect, KeyState, Kind, NoReply, StoreRefused, Versioning
-from sexton.streaming_jobs.reaper.item_outcomes import Earlier
+from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
 
 
 def test_x_6_a_busy_store_is_waited_for_and_nothing_is_counted_twice() -> None:

@@ -24,7 +24,7 @@ from sexton.schemas.events import DeleteMode, KeyCondition
 from sexton.storage import Delete, KeyState, Kind, Versioning
 from sexton.storage.states_of import key_state
 from sexton.storage.wire import RawReply
-from sexton.streaming_jobs.reaper.item_outcomes import Earlier
+from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
 
 
 @pytest.mark.parametrize("acts", [True, False])

@@ -12,10 +12,10 @@ from tests.support.s3_recorder import S3Recorder
 from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition
 from sexton.storage import BatchDeleter, Delete
 from sexton.streaming_jobs.budget import NoBudget
-from sexton.streaming_jobs.reaper.execute import Executor, Limits
-from sexton.streaming_jobs.reaper.execution import Execution
-from sexton.streaming_jobs.reaper.item_outcomes import Earlier
-from sexton.streaming_jobs.reaper.results import Result
+from sexton.streaming_jobs.reaper.execute.execution import Execution
+from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
+from sexton.streaming_jobs.reaper.execute.results import Result
+from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
 
 
 def expire(deleter: BatchDeleter, action: DeleteObjects, *conditions: KeyCondition) -> Result:

@@ -228,7 +228,7 @@ def test_a_clock_that_went_back_only_waits(chain: Chain, s3: S3Recorder) -> None
     s3.script(None)
     with pytest.MonkeyPatch.context() as patch:
         past = (datetime.now(UTC) - timedelta(days=1)).timestamp()
-        patch.setattr("sexton.streaming_jobs.reaper.waiting_room.time.time", lambda: past)
+        patch.setattr("sexton.streaming_jobs.reaper.deferred.delay_queue.time.time", lambda: past)
         assert chain.reap(**given, reaper_defer_delays_s=(0.001,)).returned == 0
 
     chain.reap(**given, reaper_defer_delays_s=(0.001,))

@@ -7,11 +7,11 @@ from tests.support.execute_stage import BUSY, ERROR, MISSING, Store, execution, 
 
 from sexton.schemas.events import DoneKeys, KeyProgress, OutcomeKind
 from sexton.storage import MAX_KEYS, Delete, KeyState
-from sexton.streaming_jobs.reaper.buckets import Bucket
-from sexton.streaming_jobs.reaper.item_outcomes import ItemOutcome, Presence, Step
-from sexton.streaming_jobs.reaper.items import EraseAll, Item
-from sexton.streaming_jobs.reaper.replies import Replies
-from sexton.streaming_jobs.reaper.verification import Verification
+from sexton.streaming_jobs.reaper.execute.bucket import Bucket
+from sexton.streaming_jobs.reaper.execute.items import EraseAll, Item
+from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome, Presence, Step
+from sexton.streaming_jobs.reaper.execute.replies import Replies
+from sexton.streaming_jobs.reaper.execute.verification import Verification
 
 
 def test_x_13_a_bucket_that_was_closed_is_sent_nothing_more() -> None:
@@ -39,7 +39,7 @@ def test_x_16_a_later_phase_waits_for_its_bucket() -> None:
     assert store.objects["b"] == {"data", "x"}
 
 
-@pytest.mark.parametrize("item", ["a", EraseAll("a")], ids=["a verify", "an erasure"])
+@pytest.mark.parametrize("item", ["a", EraseAll("a")], ids=["a verification", "an erasure"])
 def test_x_13_what_a_job_brings_back_to_a_closed_bucket_is_held(item: Item) -> None:
     """X-13: it is not tried again, waits for the bucket's reason, and may be gone as it may have before."""
     replies, bucket = Replies(), Bucket("b", bypass=False)

@@ -18,8 +18,8 @@ from tests.support.s3_state import Traits, etag_of
 
 from sexton.schemas import events, records
 from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition, OutcomeKind
-from sexton.streaming_jobs.reaper.item_outcomes import Earlier
-from sexton.streaming_jobs.reaper.key_progress import before_of, progress_of
+from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
+from sexton.streaming_jobs.reaper.recovery.key_progress import before_of, progress_of
 
 on_real_parts = [pytest.mark.real, pytest.mark.spark]
 DONE = [(OutcomeKind.DELETED, "hidden"), (OutcomeKind.DELETED, "erased"), (OutcomeKind.ABSENT, "absent")]

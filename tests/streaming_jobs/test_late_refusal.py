@@ -9,8 +9,8 @@ from tests.support.s3_recorder import Recorded, S3Recorder
 from sexton.schemas.events import DeleteObjects
 from sexton.storage import BatchDeleter
 from sexton.streaming_jobs.budget import NoBudget
-from sexton.streaming_jobs.reaper.execute import Executor
-from sexton.streaming_jobs.reaper.execution import Execution
+from sexton.streaming_jobs.reaper.execute.execution import Execution
+from sexton.streaming_jobs.reaper.execute.stage import Executor
 
 
 def test_a_refusal_from_before_the_probe_is_put_off_whenever_it_comes(

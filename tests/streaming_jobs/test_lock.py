@@ -23,9 +23,9 @@ from sexton.schemas import events
 from sexton.schemas.cluster import Member
 from sexton.schemas.errors import KafkaUnavailable
 from sexton.schemas.settings import Settings
-from sexton.streaming_jobs.reaper.checkpoint import local_identity
-from sexton.streaming_jobs.reaper.lease import CONFIRMED_S, Clocks, Holder, Lease, LockLost
-from sexton.streaming_jobs.reaper.lock import CheckpointLock, CheckpointLocked
+from sexton.streaming_jobs.reaper.recovery.checkpoint import local_identity
+from sexton.streaming_jobs.reaper.recovery.lease import CONFIRMED_S, Clocks, Holder, Lease, LockLost
+from sexton.streaming_jobs.reaper.recovery.lock import CheckpointLock, CheckpointLocked
 
 real, spark_ = pytest.mark.real, pytest.mark.spark
 

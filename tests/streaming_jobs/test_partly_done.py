@@ -23,9 +23,9 @@ from tests.support.execute_stage import (
 
 from sexton.schemas.events import DeleteMode, DoneKeys, KeyCondition, KeyProgress, OutcomeKind
 from sexton.storage import MAX_KEYS, Delete, KeyState, Kind
-from sexton.streaming_jobs.reaper.item_outcomes import MOST_TRIES, Earlier
-from sexton.streaming_jobs.reaper.items import key_of
-from sexton.streaming_jobs.reaper.key_progress import Before
+from sexton.streaming_jobs.reaper.execute.items import key_of
+from sexton.streaming_jobs.reaper.execute.outcomes import MOST_TRIES, Earlier
+from sexton.streaming_jobs.reaper.recovery.key_progress import Before
 
 
 @pytest.mark.parametrize("sent", [False, True])

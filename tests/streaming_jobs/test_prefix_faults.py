@@ -16,7 +16,7 @@ from tests.support.s3_recorder import Recorded, Reply, S3Recorder, Traits
 
 from sexton.schemas.events import DeleteMode, DeletePrefix
 from sexton.storage import Abilities, Ability, BatchDeleter, Kind, StoreSettings, Versioning
-from sexton.streaming_jobs.reaper.prefix_steps import FIRST_PASS_OVER, PrefixProgress
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import FIRST_PASS_OVER, PrefixProgress
 
 
 class TestKeysThatStay:

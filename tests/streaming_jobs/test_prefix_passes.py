@@ -11,7 +11,11 @@ from tests.support.s3_recorder import Reply, S3Recorder, Traits
 from sexton.schemas.errors import InvalidEvent
 from sexton.schemas.events import DeleteMode, DeletePrefix
 from sexton.storage import Ability, BatchDeleter
-from sexton.streaming_jobs.reaper.prefix_steps import FIRST_PASS_OVER, PrefixProgress, prefix_refused
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import (
+    FIRST_PASS_OVER,
+    PrefixProgress,
+    prefix_refused,
+)
 
 
 class TestWhichPrefixes:

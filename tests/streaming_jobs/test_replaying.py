@@ -24,9 +24,9 @@ from sexton.schemas.settings import Settings
 from sexton.storage import ObjectStore, StoreSettings
 from sexton.streaming_jobs import spark as session
 from sexton.streaming_jobs.reaper import job
+from sexton.streaming_jobs.reaper.batch import MicroBatches
 from sexton.streaming_jobs.reaper.job import Reaper
-from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
-from sexton.streaming_jobs.reaper.receipts import SentBefore
+from sexton.streaming_jobs.reaper.recovery.receipts import SentBefore
 from sexton.streaming_jobs.reaper.stop import StopFlag
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]

@@ -274,7 +274,7 @@ def test_x_15_receipts_that_cannot_be_written_stop_the_job(chain: Chain, s3: S3R
 
 def test_a_micro_batch_that_the_issuer_has_not_seen_is_held(chain: Chain, s3: S3Recorder) -> None:
     """I4: a record at or above the barrier's end offset is never judged."""
-    from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
+    from sexton.streaming_jobs.reaper.batch import MicroBatches
 
     chain.emit(promised(chain, "a"))
     real = MicroBatches._barrier
@@ -285,7 +285,7 @@ def test_a_micro_batch_that_the_issuer_has_not_seen_is_held(chain: Chain, s3: S3
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MicroBatches, "_barrier", short)
-        patch.setattr("sexton.streaming_jobs.reaper.micro_batch._ONCE_HOLD_S", 0.0)
+        patch.setattr("sexton.streaming_jobs.reaper.batch._ONCE_HOLD_S", 0.0)
         with pytest.raises(SextonError, match="does not lie below its barrier"):
             chain.reap(s3_endpoint_url=s3.url)
 

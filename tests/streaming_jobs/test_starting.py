@@ -27,16 +27,16 @@ from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings, IssuerUnavailable, SextonError
 from sexton.schemas.events import GenerationForm, ImportedTenant
 from sexton.storage import ObjectStore
-from sexton.streaming_jobs.reaper.checkpoint import (
+from sexton.streaming_jobs.reaper.batch import MicroBatches
+from sexton.streaming_jobs.reaper.dry_run import about, line_of, summed
+from sexton.streaming_jobs.reaper.progress import Progress
+from sexton.streaming_jobs.reaper.recovery.checkpoint import (
     Binding,
     Checkpoint,
     CheckpointRefused,
     check_binding,
     parse_offsets,
 )
-from sexton.streaming_jobs.reaper.dry_run import about, line_of, summed
-from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
-from sexton.streaming_jobs.reaper.progress import Progress
 
 real = pytest.mark.real
 spark_ = pytest.mark.spark
@@ -70,7 +70,7 @@ def test_f_8_j_13_a_recreated_intents_topic_is_refused_until_told(
         chain.reap()
     assert "operating.md" in str(caught.value.hint)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sexton.streaming_jobs.reaper.micro_batch._ONCE_HOLD_S", 0.0)
+        patch.setattr("sexton.streaming_jobs.reaper.batch._ONCE_HOLD_S", 0.0)
         with pytest.raises(SextonError, match=old_id):
             chain.reap(checkpoint=str(installation.directory / "another"))
     assert len(chain.outcomes()) == 3
@@ -331,7 +331,7 @@ def test_j_13_a_topic_recreated_after_the_barrier_is_never_judged(chain: Chain, 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MicroBatches, "_barrier", then_recreated)
-        patch.setattr("sexton.streaming_jobs.reaper.micro_batch._ONCE_HOLD_S", 0.0)
+        patch.setattr("sexton.streaming_jobs.reaper.batch._ONCE_HOLD_S", 0.0)
         with pytest.raises(SextonError):
             chain.reap()
 
@@ -348,7 +348,7 @@ def test_an_issuer_of_another_prefix_judges_nothing(
     store.put(chain.bucket, "a", b"x")
     chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
     other = Installation.start(stack, "another-prefix")
-    monkeypatch.setattr("sexton.streaming_jobs.reaper.micro_batch._ONCE_HOLD_S", 0.2)
+    monkeypatch.setattr("sexton.streaming_jobs.reaper.batch._ONCE_HOLD_S", 0.2)
     reported = io.StringIO()
     try:
         judged = Chain(other.settings, chain.spark, other.bucket).topic_id(records.INTENTS)

@@ -15,15 +15,15 @@ from tests.support.replies import SLOW_DOWN, on_deletes, partly
 from tests.support.s3_recorder import S3Recorder
 
 from sexton.schemas import events, records
-from sexton.streaming_jobs.reaper import delay_queue
-from sexton.streaming_jobs.reaper.deferred_consumer import DeferredConsumer
-from sexton.streaming_jobs.reaper.delay_queue import (
+from sexton.streaming_jobs.reaper.deferred import delay_queue
+from sexton.streaming_jobs.reaper.deferred.consumer import DeferredConsumer
+from sexton.streaming_jobs.reaper.deferred.delay_queue import (
     Place,
     parse_doubted,
     parse_waiting,
     waiting_text,
 )
-from sexton.streaming_jobs.reaper.pending import Origin, Pending, Twins, origin_of
+from sexton.streaming_jobs.reaper.deferred.pending import Origin, Pending, Twins, origin_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WAITS: dict[str, Any] = {"reaper_patience_s": 0.2, "reaper_defer_delays_s": (3600.0,)}

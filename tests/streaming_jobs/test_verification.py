@@ -13,8 +13,8 @@ from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 
 from sexton.schemas.errors import EnvironmentFault
 from sexton.storage import Abilities, BatchDeleter, Delete, Kind, StoreSettings
-from sexton.streaming_jobs.reaper.item_outcomes import Presence
-from sexton.streaming_jobs.reaper.verification import verify, verify_each
+from sexton.streaming_jobs.reaper.execute.outcomes import Presence
+from sexton.streaming_jobs.reaper.execute.verification import verify, verify_each
 
 THERE, ABSENT, UNKNOWN = Presence.PRESENT, Presence.ABSENT, Presence.UNKNOWN
 ODD = [

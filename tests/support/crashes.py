@@ -10,7 +10,7 @@ from tests.support.chain import Chain
 from tests.support.s3_recorder import S3Recorder
 
 from sexton.schemas.errors import SextonError
-from sexton.streaming_jobs.reaper import micro_batch
+from sexton.streaming_jobs.reaper import batch as micro_batch
 
 
 def end_before_receipts(chain: Chain, **given: Any) -> None:

@@ -25,9 +25,9 @@ from sexton.storage import (
 )
 from sexton.storage.wire import RawReply
 from sexton.streaming_jobs.budget import NoBudget
-from sexton.streaming_jobs.reaper.execute import Executor, Limits
-from sexton.streaming_jobs.reaper.execution import Execution
-from sexton.streaming_jobs.reaper.results import Result
+from sexton.streaming_jobs.reaper.execute.execution import Execution
+from sexton.streaming_jobs.reaper.execute.results import Result
+from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
 
 Answer = Callable[[int, str, str | Delete], KeyState | None]
 

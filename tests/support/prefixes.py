@@ -8,8 +8,8 @@ from tests.support.replies import partly
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 
 from sexton.schemas.events import DeleteMode, DeletePrefix
-from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress, PrefixStep
-from sexton.streaming_jobs.reaper.prefixes import work_prefix
+from sexton.streaming_jobs.reaper.actions.delete_prefix.passes import work_prefix
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress, PrefixStep
 
 ERASE = DeleteMode.ERASE_ALL_VERSIONS
 

@@ -14,8 +14,8 @@ from sexton.schemas.settings import load
 from sexton.schemas.windows import Window
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.decode import Record
-from sexton.streaming_jobs.reaper.dry_store import DryStore
-from sexton.streaming_jobs.reaper.execute import Executor, Limits
+from sexton.streaming_jobs.reaper.execute.dry_store import DryStore
+from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
 from sexton.streaming_jobs.reaper.judge import Rules
 from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.settle import Settler

@@ -157,10 +157,10 @@ def await_free_checkpoint(settings: settings_module.Settings, stop: StopFlag) ->
     Without Spark only a local checkpoint can be looked into. Raises InvalidSettings when none is set,
     CheckpointLocked.
     """
-    from sexton.streaming_jobs.reaper.checkpoint import local_identity
     from sexton.streaming_jobs.reaper.job import checkpoint_of
-    from sexton.streaming_jobs.reaper.lock import CheckpointLock
     from sexton.streaming_jobs.reaper.progress import Progress
+    from sexton.streaming_jobs.reaper.recovery.checkpoint import local_identity
+    from sexton.streaming_jobs.reaper.recovery.lock import CheckpointLock
 
     identity = local_identity(checkpoint_of(settings))
     if identity is not None:

@@ -11,7 +11,7 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.memo import cache
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
-from sexton.streaming_jobs.reaper.lease import Holder, Lease
+from sexton.streaming_jobs.reaper.recovery.lease import Holder, Lease
 
 __all__ = ["cluster", "codec", "issuer", "lease"]
 

@@ -17,7 +17,7 @@ from sexton.schemas import events
 from sexton.schemas.checks import MAX_INTENT_BYTES, check_intent
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent, UndecodableRecord
-from sexton.streaming_jobs.reaper.key_progress import Before, before_of
+from sexton.streaming_jobs.reaper.recovery.key_progress import Before, before_of
 
 __all__ = ["Decoded", "Record", "Rejected", "Skipped", "decode", "decode_deferred", "doubted"]
 

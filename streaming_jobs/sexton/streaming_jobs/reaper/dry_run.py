@@ -23,9 +23,9 @@ from sexton.schemas.errors import UndecodableRecord
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.schemas.text import counted
-from sexton.streaming_jobs.reaper.checkpoint import Checkpoint, check_binding
 from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.preflight import check_topics
+from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint, check_binding
 from sexton.streaming_jobs.reaper.settle import key_count
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, make_task
 from sexton.streaming_jobs.spark import kafka_source_options

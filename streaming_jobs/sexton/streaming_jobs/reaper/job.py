@@ -20,10 +20,10 @@ from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.storage import StoreSettings, check_way
-from sexton.streaming_jobs.reaper.checkpoint import Checkpoint
-from sexton.streaming_jobs.reaper.deferred_consumer import DeferredConsumer
-from sexton.streaming_jobs.reaper.delay_levels import levels
-from sexton.streaming_jobs.reaper.delay_queue import (
+from sexton.streaming_jobs.reaper.batch import MicroBatches
+from sexton.streaming_jobs.reaper.deferred.consumer import DeferredConsumer
+from sexton.streaming_jobs.reaper.deferred.delay_levels import levels
+from sexton.streaming_jobs.reaper.deferred.delay_queue import (
     DelayQueue,
     Place,
     parse_doubted,
@@ -31,9 +31,6 @@ from sexton.streaming_jobs.reaper.delay_queue import (
     waiting_text,
 )
 from sexton.streaming_jobs.reaper.faults import QueryFailed, fault_of, query_failed
-from sexton.streaming_jobs.reaper.lease import LockLost
-from sexton.streaming_jobs.reaper.lock import CheckpointLock
-from sexton.streaming_jobs.reaper.micro_batch import MicroBatches
 from sexton.streaming_jobs.reaper.preflight import (
     bind_checkpoint,
     check_nothing_lost,
@@ -41,7 +38,10 @@ from sexton.streaming_jobs.reaper.preflight import (
     deferred_place,
 )
 from sexton.streaming_jobs.reaper.progress import Progress
-from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore, sent_before, waited_before
+from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint
+from sexton.streaming_jobs.reaper.recovery.lease import LockLost
+from sexton.streaming_jobs.reaper.recovery.lock import CheckpointLock
+from sexton.streaming_jobs.reaper.recovery.receipts import Replayed, SentBefore, sent_before, waited_before
 from sexton.streaming_jobs.reaper.stop import StopFlag, StopRequested
 from sexton.streaming_jobs.spark import kafka_source_options
 

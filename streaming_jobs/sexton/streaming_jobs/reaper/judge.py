@@ -18,7 +18,7 @@ from sexton.schemas import events
 from sexton.schemas.conditions import conditions_of
 from sexton.schemas.events import VerdictResult
 from sexton.schemas.windows import Window
-from sexton.streaming_jobs.reaper.prefix_steps import prefix_refused
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import prefix_refused
 
 __all__ = ["Allowed", "Judgement", "NotYet", "Rules", "judge", "parse_allow", "probes_under", "subjects"]
 

@@ -7,8 +7,13 @@ from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import SextonError
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, compare
-from sexton.streaming_jobs.reaper.checkpoint import Binding, Checkpoint, check_binding, check_retention
-from sexton.streaming_jobs.reaper.delay_queue import DelayQueue, Place
+from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue, Place
+from sexton.streaming_jobs.reaper.recovery.checkpoint import (
+    Binding,
+    Checkpoint,
+    check_binding,
+    check_retention,
+)
 
 __all__ = ["TopicsUnsafe", "bind_checkpoint", "check_nothing_lost", "check_topics", "deferred_place"]
 

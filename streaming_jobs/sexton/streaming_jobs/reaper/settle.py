@@ -17,12 +17,12 @@ from sexton.schemas import events, records
 from sexton.schemas.checks import MAX_INTENT_BYTES
 from sexton.schemas.codec import Codec
 from sexton.schemas.events import OutcomeKind, VerdictResult
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected
-from sexton.streaming_jobs.reaper.delay_levels import level_of
-from sexton.streaming_jobs.reaper.item_outcomes import EARLIER_PHASE, SLOW_BUCKET
+from sexton.streaming_jobs.reaper.deferred.delay_levels import level_of
+from sexton.streaming_jobs.reaper.execute.outcomes import EARLIER_PHASE, SLOW_BUCKET
+from sexton.streaming_jobs.reaper.execute.results import Result
 from sexton.streaming_jobs.reaper.judge import NotYet
-from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress
-from sexton.streaming_jobs.reaper.results import Result
 
 __all__ = ["UNTRIED", "Row", "Settler", "key_count", "kind_of"]
 

@@ -22,17 +22,17 @@ from sexton.storage import StoreSettings, open_deleter
 from sexton.storage.wire import open_to_all
 from sexton.streaming_jobs.budget import NoBudget, open_budget
 from sexton.streaming_jobs.reaper import clients
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, decode, decode_deferred, doubted
-from sexton.streaming_jobs.reaper.dry_store import DryStore
-from sexton.streaming_jobs.reaper.execute import Executor, Limits
-from sexton.streaming_jobs.reaper.execution import Execution
-from sexton.streaming_jobs.reaper.item_outcomes import Earlier
+from sexton.streaming_jobs.reaper.execute.dry_store import DryStore
+from sexton.streaming_jobs.reaper.execute.execution import Execution
+from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
+from sexton.streaming_jobs.reaper.execute.results import untried
+from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
 from sexton.streaming_jobs.reaper.judge import NotYet, Rules, judge, parse_allow, probes_under, subjects
-from sexton.streaming_jobs.reaper.key_progress import Before
 from sexton.streaming_jobs.reaper.plan import TaskPlan, check_below
-from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress
-from sexton.streaming_jobs.reaper.results import untried
+from sexton.streaming_jobs.reaper.recovery.key_progress import Before
 from sexton.streaming_jobs.reaper.settle import UNTRIED, Row, Settler, key_count, kind_of
 
 __all__ = ["Work", "open_work", "pieces", "settle", "take"]

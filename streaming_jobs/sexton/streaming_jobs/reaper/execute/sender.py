@@ -14,16 +14,20 @@ from typing import Any, TypeVar
 from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault
 from sexton.storage import MAX_KEYS, READY, Abilities, BatchResult, Delete
-from sexton.streaming_jobs.reaper.buckets import Batch, Bucket
-from sexton.streaming_jobs.reaper.execution import Execution, items_of, names_of
-from sexton.streaming_jobs.reaper.inbox import JOBS, Inbox
-from sexton.streaming_jobs.reaper.item_outcomes import SLOW_BUCKET, ItemOutcome, Step, is_throttled
-from sexton.streaming_jobs.reaper.items import EraseAll
-from sexton.streaming_jobs.reaper.jobs import denies_all, erase_key, fault_of_call
-from sexton.streaming_jobs.reaper.paced import Deleter, OnePacer, PacedDeleter
-from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress, PrefixState, PrefixStep
-from sexton.streaming_jobs.reaper.replies import Replies
-from sexton.streaming_jobs.reaper.verification import verify
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import (
+    PrefixProgress,
+    PrefixState,
+    PrefixStep,
+)
+from sexton.streaming_jobs.reaper.execute.bucket import Batch, Bucket
+from sexton.streaming_jobs.reaper.execute.execution import Execution, items_of, names_of
+from sexton.streaming_jobs.reaper.execute.inbox import JOBS, Inbox
+from sexton.streaming_jobs.reaper.execute.items import EraseAll
+from sexton.streaming_jobs.reaper.execute.jobs import denies_all, erase_key, fault_of_call
+from sexton.streaming_jobs.reaper.execute.outcomes import SLOW_BUCKET, ItemOutcome, Step, is_throttled
+from sexton.streaming_jobs.reaper.execute.paced import Deleter, OnePacer, PacedDeleter
+from sexton.streaming_jobs.reaper.execute.replies import Replies
+from sexton.streaming_jobs.reaper.execute.verification import verify
 
 __all__ = ["Sender"]
 

@@ -13,12 +13,12 @@ from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.events import OutcomeKind
 from sexton.storage import MAX_KEYS, Ability, Delete
-from sexton.streaming_jobs.reaper.buckets import Bucket
-from sexton.streaming_jobs.reaper.execution import Execution, items_of, names_of
-from sexton.streaming_jobs.reaper.item_outcomes import ItemOutcome, Presence, Step
-from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
-from sexton.streaming_jobs.reaper.jobs import fault_of_call
-from sexton.streaming_jobs.reaper.verification import Verifier, verify
+from sexton.streaming_jobs.reaper.execute.bucket import Bucket
+from sexton.streaming_jobs.reaper.execute.execution import Execution, items_of, names_of
+from sexton.streaming_jobs.reaper.execute.items import EraseAll, Item, key_of
+from sexton.streaming_jobs.reaper.execute.jobs import fault_of_call
+from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome, Presence, Step
+from sexton.streaming_jobs.reaper.execute.verification import Verifier, verify
 
 __all__ = ["EXPIRED", "expire", "expired"]
 

@@ -13,7 +13,7 @@ from itertools import chain, pairwise
 
 from sexton.schemas import events
 from sexton.schemas.events import OutcomeKind
-from sexton.streaming_jobs.reaper.item_outcomes import Earlier
+from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
 
 __all__ = ["GONE", "Before", "before_of", "progress_of"]
 

@@ -16,16 +16,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sexton.schemas import events
-from sexton.streaming_jobs.reaper.buckets import Bucket
-from sexton.streaming_jobs.reaper.execution import Execution
-from sexton.streaming_jobs.reaper.expiry import expire
-from sexton.streaming_jobs.reaper.item_outcomes import ItemOutcome
-from sexton.streaming_jobs.reaper.paced import Deleter, OnePacer, Pacer
-from sexton.streaming_jobs.reaper.prefix_steps import PrefixStep
-from sexton.streaming_jobs.reaper.prefixes import work_prefix
-from sexton.streaming_jobs.reaper.replies import Limits, Replies
-from sexton.streaming_jobs.reaper.results import Result, result_of
-from sexton.streaming_jobs.reaper.sending import Sender
+from sexton.streaming_jobs.reaper.actions.delete_prefix.passes import work_prefix
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixStep
+from sexton.streaming_jobs.reaper.execute.bucket import Bucket
+from sexton.streaming_jobs.reaper.execute.execution import Execution
+from sexton.streaming_jobs.reaper.execute.expiry import expire
+from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome
+from sexton.streaming_jobs.reaper.execute.paced import Deleter, OnePacer, Pacer
+from sexton.streaming_jobs.reaper.execute.replies import Limits, Replies
+from sexton.streaming_jobs.reaper.execute.results import Result, result_of
+from sexton.streaming_jobs.reaper.execute.sender import Sender
 
 __all__ = ["Deleter", "Executor", "Limits", "Pacer"]
 

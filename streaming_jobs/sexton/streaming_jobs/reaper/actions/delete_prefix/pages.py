@@ -30,7 +30,7 @@ from sexton.storage import (
 )
 from sexton.storage.states import THROTTLING
 from sexton.storage.states_of import key_state
-from sexton.streaming_jobs.reaper.verification import state_of
+from sexton.streaming_jobs.reaper.execute.verification import state_of
 
 __all__ = ["Deleter", "Mark", "Page", "Pager", "pager_of"]
 

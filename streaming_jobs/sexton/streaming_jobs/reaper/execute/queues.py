@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sexton.streaming_jobs.reaper.execution import Execution
+    from sexton.streaming_jobs.reaper.execute.execution import Execution
 
 __all__ = ["Keys", "Users"]
 

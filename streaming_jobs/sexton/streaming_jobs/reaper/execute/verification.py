@@ -19,7 +19,7 @@ from sexton.storage.errors_table import Scope, classify, classify_single
 from sexton.storage.states_of import key_state, unreadable
 from sexton.storage.wire import RawReply, retry_after
 from sexton.storage.xml_body import key_problem
-from sexton.streaming_jobs.reaper.item_outcomes import Presence
+from sexton.streaming_jobs.reaper.execute.outcomes import Presence
 
 __all__ = ["Verification", "Verifier", "state_of", "verify", "verify_each"]
 

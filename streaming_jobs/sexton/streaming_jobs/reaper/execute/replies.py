@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from sexton.schemas.events import OutcomeKind
 from sexton.storage import BatchResult, Delete, KeyState
-from sexton.streaming_jobs.reaper.buckets import Batch, Bucket, apart
-from sexton.streaming_jobs.reaper.item_outcomes import (
+from sexton.streaming_jobs.reaper.execute.bucket import Batch, Bucket, apart
+from sexton.streaming_jobs.reaper.execute.items import EraseAll, Item, key_of
+from sexton.streaming_jobs.reaper.execute.outcomes import (
     MOST_TRIES,
     Earlier,
     ItemOutcome,
@@ -22,8 +23,7 @@ from sexton.streaming_jobs.reaper.item_outcomes import (
     is_throttled,
     step_of,
 )
-from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
-from sexton.streaming_jobs.reaper.verification import Verification
+from sexton.streaming_jobs.reaper.execute.verification import Verification
 
 __all__ = ["Limits", "Replies"]
 

@@ -20,8 +20,8 @@ from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable, UndecodableRecord
 from sexton.schemas.settings import Settings
-from sexton.streaming_jobs.reaper.checkpoint import CheckpointRefused, check_retention
-from sexton.streaming_jobs.reaper.pending import Origin, Pending, Twins, origin_of
+from sexton.streaming_jobs.reaper.deferred.pending import Origin, Pending, Twins, origin_of
+from sexton.streaming_jobs.reaper.recovery.checkpoint import CheckpointRefused, check_retention
 
 __all__ = [
     "DelayQueue",

@@ -9,11 +9,11 @@ from itertools import chain
 from sexton.schemas import events
 from sexton.schemas.events import DeleteMode, OutcomeKind
 from sexton.storage import Delete
-from sexton.streaming_jobs.reaper.buckets import Bucket
-from sexton.streaming_jobs.reaper.item_outcomes import Earlier, ItemOutcome
-from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
-from sexton.streaming_jobs.reaper.key_progress import GONE, Before
-from sexton.streaming_jobs.reaper.prefix_steps import PrefixProgress, PrefixStep
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress, PrefixStep
+from sexton.streaming_jobs.reaper.execute.bucket import Bucket
+from sexton.streaming_jobs.reaper.execute.items import EraseAll, Item, key_of
+from sexton.streaming_jobs.reaper.execute.outcomes import Earlier, ItemOutcome
+from sexton.streaming_jobs.reaper.recovery.key_progress import GONE, Before
 
 __all__ = ["Execution", "Refusal", "items_of", "names_of"]
 

@@ -10,13 +10,13 @@ from itertools import chain
 from sexton.schemas import events
 from sexton.schemas.events import DeleteMode, OutcomeKind
 from sexton.storage import Kind
-from sexton.streaming_jobs.reaper.buckets import Bucket
-from sexton.streaming_jobs.reaper.execution import Execution
-from sexton.streaming_jobs.reaper.item_outcomes import EARLIER_PHASE, Earlier, ItemOutcome, Presence
-from sexton.streaming_jobs.reaper.items import EraseAll, Item, key_of
-from sexton.streaming_jobs.reaper.key_progress import Before, progress_of
-from sexton.streaming_jobs.reaper.prefix_steps import PrefixStep
-from sexton.streaming_jobs.reaper.verification import Verifier, verify
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixStep
+from sexton.streaming_jobs.reaper.execute.bucket import Bucket
+from sexton.streaming_jobs.reaper.execute.execution import Execution
+from sexton.streaming_jobs.reaper.execute.items import EraseAll, Item, key_of
+from sexton.streaming_jobs.reaper.execute.outcomes import EARLIER_PHASE, Earlier, ItemOutcome, Presence
+from sexton.streaming_jobs.reaper.execute.verification import Verifier, verify
+from sexton.streaming_jobs.reaper.recovery.key_progress import Before, progress_of
 
 __all__ = ["Result", "result_of", "untried"]
 

@@ -21,7 +21,7 @@ from sexton.schemas import records
 from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import KafkaUnavailable, SextonError
 from sexton.schemas.settings import Settings
-from sexton.streaming_jobs.reaper.lease import SESSION_S, Holder, Lease, LockLost
+from sexton.streaming_jobs.reaper.recovery.lease import SESSION_S, Holder, Lease, LockLost
 
 __all__ = ["CheckpointLock", "CheckpointLocked"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from sexton.storage import Abilities, BatchResult, Calls, Delete
-from sexton.streaming_jobs.reaper.item_outcomes import is_throttled
+from sexton.streaming_jobs.reaper.execute.outcomes import is_throttled
 
 __all__ = ["Deleter", "OnePacer", "PacedDeleter", "Pacer"]
 

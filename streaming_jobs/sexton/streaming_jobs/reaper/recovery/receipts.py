@@ -19,8 +19,8 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable, UndecodableRecord
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
-from sexton.streaming_jobs.reaper.checkpoint import Binding, Checkpoint
-from sexton.streaming_jobs.reaper.delay_queue import DelayQueue, parse_begun
+from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue, parse_begun
+from sexton.streaming_jobs.reaper.recovery.checkpoint import Binding, Checkpoint
 
 __all__ = ["Replayed", "SentBefore", "sent_before", "waited_before"]
 

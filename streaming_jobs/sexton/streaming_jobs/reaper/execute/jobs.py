@@ -29,8 +29,8 @@ from sexton.storage import (
 )
 from sexton.storage.probes import NO_ETAG, PREFIX
 from sexton.storage.states_of import key_state, unreadable
-from sexton.streaming_jobs.reaper.item_outcomes import ItemOutcome, Step, is_throttled, step_of
-from sexton.streaming_jobs.reaper.verification import state_of
+from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome, Step, is_throttled, step_of
+from sexton.streaming_jobs.reaper.execute.verification import state_of
 
 __all__ = ["denies_all", "erase_key", "fault_of_call"]
 

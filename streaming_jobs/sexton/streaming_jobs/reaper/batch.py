@@ -27,17 +27,17 @@ from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault, RequestRefused
 from sexton.schemas.events import PartitionOffsets
 from sexton.schemas.settings import Settings
-from sexton.streaming_jobs.reaper.checkpoint import Binding
 from sexton.streaming_jobs.reaper.counts import Counts
-from sexton.streaming_jobs.reaper.delay_queue import DelayQueue
+from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue
+from sexton.streaming_jobs.reaper.deferred.pending import Twins
 from sexton.streaming_jobs.reaper.faults import fault_of
 from sexton.streaming_jobs.reaper.held import HeldBuckets
-from sexton.streaming_jobs.reaper.lease import LockLost
-from sexton.streaming_jobs.reaper.lock import CheckpointLock
-from sexton.streaming_jobs.reaper.pending import Twins
 from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.progress import BARRIERS, Progress
-from sexton.streaming_jobs.reaper.receipts import Replayed, SentBefore
+from sexton.streaming_jobs.reaper.recovery.checkpoint import Binding
+from sexton.streaming_jobs.reaper.recovery.lease import LockLost
+from sexton.streaming_jobs.reaper.recovery.lock import CheckpointLock
+from sexton.streaming_jobs.reaper.recovery.receipts import Replayed, SentBefore
 from sexton.streaming_jobs.reaper.stop import StopFlag
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, make_task
 from sexton.streaming_jobs.spark import kafka_options

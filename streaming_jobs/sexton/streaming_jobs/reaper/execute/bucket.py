@@ -13,13 +13,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from sexton.storage import MAX_KEYS, Abilities, Delete, Versioning
-from sexton.streaming_jobs.reaper.item_outcomes import Earlier, ItemOutcome
-from sexton.streaming_jobs.reaper.items import EraseAll, Item, is_permanent, key_of
-from sexton.streaming_jobs.reaper.pace import Pace
-from sexton.streaming_jobs.reaper.queues import Keys, Users
+from sexton.streaming_jobs.reaper.execute.items import EraseAll, Item, is_permanent, key_of
+from sexton.streaming_jobs.reaper.execute.outcomes import Earlier, ItemOutcome
+from sexton.streaming_jobs.reaper.execute.pace import Pace
+from sexton.streaming_jobs.reaper.execute.queues import Keys, Users
 
 if TYPE_CHECKING:
-    from sexton.streaming_jobs.reaper.execution import Execution
+    from sexton.streaming_jobs.reaper.execute.execution import Execution
 
 __all__ = ["Batch", "Bucket", "apart"]
 

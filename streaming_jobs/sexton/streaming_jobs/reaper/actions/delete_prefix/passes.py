@@ -18,15 +18,15 @@ from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault, InvalidEvent
 from sexton.storage import MAX_KEYS, Ability, KeyState, Kind, StoreRefused, VersionMark
 from sexton.storage.states_of import key_state
-from sexton.streaming_jobs.reaper.prefix_pages import Deleter, Mark, Page, Pager, pager_of
-from sexton.streaming_jobs.reaper.prefix_steps import (
+from sexton.streaming_jobs.reaper.actions.delete_prefix.pages import Deleter, Mark, Page, Pager, pager_of
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import (
     FIRST_PASS_OVER,
     PrefixProgress,
     PrefixState,
     PrefixStep,
     prefix_refused,
 )
-from sexton.streaming_jobs.reaper.verification import state_of
+from sexton.streaming_jobs.reaper.execute.verification import state_of
 
 __all__ = ["work_prefix"]
 

@@ -1,0 +1,1 @@
+"""Everything under a prefix: pass after pass over its listing."""
