@@ -145,7 +145,9 @@ class TestUpAndDown:
 
     def test_down_without_up_is_fine(self, cli: Cli, folder: Path) -> None:
         """`down` and `status` of a stack that was never started do nothing and say so."""
-        assert cli("local", "down", "--dir", str(folder)).returncode == 0
+        down = cli("local", "down", "--dir", str(folder))
+        assert (down.returncode, f"no stack in {folder}: --dir" in down.stderr) == (0, True)
+        assert not folder.exists()
         code, states = _states(cli, folder)
 
         assert code == 0

@@ -26,9 +26,9 @@ from sexton.deploy.demo.checks import CHECKS
 from sexton.deploy.main import NOUNS, run
 from sexton.issuer.metrics import Metrics
 from sexton.producers import Limits
-from sexton.schemas.checks import check_intent
 from sexton.schemas.events import Action, DeletionIntent, Guard, OutcomeKind
 from sexton.schemas.forms import from_json
+from sexton.schemas.intents import check_intent
 from sexton.schemas.settings import explain, load
 from sexton.streaming_jobs.reaper import progress
 from sexton.streaming_jobs.reaper.counts import Counts
@@ -204,9 +204,12 @@ def test_words_and_reasons_are_listed() -> None:
     """Every outcome, and every reason of a verdict, a deferral or a dead letter, is on the page."""
     text = (DOCS / "records.md").read_text(encoding="utf-8")
     reasons = set(re.findall(r'UndecodableRecord\(\s*"([a-z-]+)"', source("schemas"))) - {"null"}
-    judge = (ROOT / "streaming_jobs/sexton/streaming_jobs/reaper/judge.py").read_text(encoding="utf-8")
+    rooms = source("streaming_jobs/sexton/streaming_jobs/reaper/guards", "schemas/sexton/schemas/actions")
+    stage = ROOT / "streaming_jobs/sexton/streaming_jobs/reaper/judge.py"
+    judge = rooms + stage.read_text(encoding="utf-8")
     reasons |= set(re.findall(r'Rejected\(\s*\w+, "([a-z-]+)"', source("streaming_jobs")))
-    reasons |= set(re.findall(r'(?:VerdictResult\.\w+, |NotYet\(\s*|return \(?)"([a-z-]+)"', judge))
+    verdicts = r'(?:Verdict\(VerdictResult\.\w+, |NotYet\(\s*|Never\(\s*|Refusal\(\s*)"([a-z-]+)"'
+    reasons |= set(re.findall(verdicts, judge))
     reaper = source("streaming_jobs/sexton/streaming_jobs/reaper")
     for written in (r'_deferred\(decoded, "([a-z-]+)"', r'Kind\.FINAL,\s*"(\w+)"'):
         found = set(re.findall(written, reaper))

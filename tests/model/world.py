@@ -26,7 +26,7 @@ from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.settings import Settings
 from sexton.schemas.windows import Window
 from sexton.streaming_jobs.reaper import plan
-from sexton.streaming_jobs.reaper.judge import judge
+from sexton.streaming_jobs.reaper.judge import Facts, judge
 
 TENANT = "t"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -333,9 +333,6 @@ def _judge(state: fold.State, offset: int, generation: int) -> bool:
     verdict = judge(
         intent,
         events.Position("intents", 0, offset),
-        windows if state.known(TENANT) else {},
-        topic_id="intents",
-        log_offset=state.log_offset,
-        now=NOW,
+        Facts("intents", state.log_offset, NOW, windows if state.known(TENANT) else {}),
     )
     return isinstance(verdict, events.Verdict) and verdict.result is events.VerdictResult.PASS

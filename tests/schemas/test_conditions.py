@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from sexton.schemas import events
-from sexton.schemas.checks import check_intent
-from sexton.schemas.conditions import conditions_of
 from sexton.schemas.errors import InvalidEvent
 from sexton.schemas.events import KeyCondition
+from sexton.schemas.guards import conditions_of
+from sexton.schemas.intents import check_intent
 
 ETAG = "9b2cf535f27731c974343645a3985328"
 
@@ -29,7 +29,7 @@ def intent(*guards: list[KeyCondition]) -> events.DeletionIntent:
 
 def test_conditions_are_found_by_key() -> None:
     """Those of all guards, each as it was given."""
-    found = conditions_of(intent([KeyCondition("a", ETAG)], [KeyCondition("b", None, "v1")]))
+    found = conditions_of(intent([KeyCondition("a", ETAG)], [KeyCondition("b", None, "v1")]).guards)
 
     assert found == {"a": KeyCondition("a", ETAG), "b": KeyCondition("b", None, "v1")}
 
@@ -41,9 +41,9 @@ def test_both_conditions_of_a_key_count(apart: bool) -> None:
     asked = intent(*([each] for each in two)) if apart else intent(two)
 
     check_intent(asked)
-    assert conditions_of(asked) == {"a": KeyCondition("a", ETAG, "v1")}
+    assert conditions_of(asked.guards) == {"a": KeyCondition("a", ETAG, "v1")}
     turned = intent([two[1]], [two[0]])
-    assert conditions_of(turned) == {"a": KeyCondition("a", f'"{ETAG}"', "v1")}
+    assert conditions_of(turned.guards) == {"a": KeyCondition("a", f'"{ETAG}"', "v1")}
 
 
 def test_a_condition_on_a_key_that_is_not_deleted_is_refused() -> None:

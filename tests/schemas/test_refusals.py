@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.schemas import events
-from sexton.schemas.checks import check_intent, check_keys, check_tenant
+from sexton.schemas.checks import check_keys, check_tenant
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent
 from sexton.schemas.forms import from_json, to_json
+from sexton.schemas.intents import check_intent
 
 INTENT = events.DeletionIntent(
     "id",

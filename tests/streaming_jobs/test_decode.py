@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from sexton.schemas import events
-from sexton.schemas.checks import MAX_INTENT_BYTES
 from sexton.schemas.codec import Codec
+from sexton.schemas.intents import MAX_INTENT_BYTES
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, Skipped, decode
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

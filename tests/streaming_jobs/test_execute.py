@@ -29,6 +29,7 @@ from tests.support.execute_stage import (
 from sexton.schemas.events import DeletePrefix, KeyCondition, OutcomeKind
 from sexton.storage import MAX_KEYS, Delete, KeyState, Kind, Versioning
 from sexton.streaming_jobs.budget import NoBudget
+from sexton.streaming_jobs.reaper.actions.delete_prefix.execution import PrefixExecution
 from sexton.streaming_jobs.reaper.execute.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.items import key_of
@@ -245,7 +246,7 @@ def test_retention_is_bypassed_only_for_who_asks_and_where_the_reaper_may(allowe
 
 def test_x_17_a_dry_run_lists_no_prefix() -> None:
     """X-17: it reaches no store, and reports of a prefix what it would of keys."""
-    executor, given = Executor(DryStore(), NoBudget(), dry=True), Execution(DeletePrefix("b", "p/"))
+    executor, given = Executor(DryStore(), NoBudget(), dry=True), PrefixExecution(DeletePrefix("b", "p/"))
     executor.add(given)
     executor.finish()
 

@@ -12,16 +12,17 @@ from tests.support.s3_recorder import S3Recorder
 from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition
 from sexton.storage import BatchDeleter, Delete
 from sexton.streaming_jobs.budget import NoBudget
-from sexton.streaming_jobs.reaper.execute.execution import Execution
+from sexton.streaming_jobs.reaper.actions.delete_objects.execution import ObjectsExecution
 from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
-from sexton.streaming_jobs.reaper.execute.results import Result
+from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
 
 
 def expire(deleter: BatchDeleter, action: DeleteObjects, *conditions: KeyCondition) -> Result:
     """What becomes of an overdue intent whose bucket is busy."""
     executor = Executor(deleter, NoBudget(), Limits(failure_threshold_s=0.2))
-    given = Execution(action, {each.key: each for each in conditions}, earlier=Earlier(), overdue=True)
+    named = {each.key: each for each in conditions}
+    given = ObjectsExecution(action, earlier=Earlier(), overdue=True, conditions=named)
     executor.add(given)
     executor.finish()
     return executor.result(given)

@@ -15,6 +15,7 @@ from sexton.schemas.events import VerdictResult
 from sexton.schemas.windows import Window
 from sexton.streaming_jobs.reaper.judge import (
     Allowed,
+    Facts,
     NotYet,
     Rules,
     judge,
@@ -51,7 +52,7 @@ def decide(
     """Judge an intent at an offset of partition 0, its generation having this window."""
     windows = dict.fromkeys(subjects(asked, 0), window) if known else {}
     rules = Rules(allow)
-    return judge(asked, at(offset), windows, topic_id="topic", log_offset=77, now=now, rules=rules)
+    return judge(asked, at(offset), Facts("topic", 77, now, windows), rules)
 
 
 @pytest.mark.parametrize(
@@ -90,15 +91,7 @@ def test_a_forgotten_window_changes_the_reason_only(
     (subject,) = subjects(asked, 0)
     forgotten = {} if ended is None else {subject: ended}
 
-    verdict = judge(
-        asked,
-        at(offset),
-        {subject: None},
-        topic_id="topic",
-        log_offset=7,
-        now=NOW,
-        forgotten=forgotten,
-    )
+    verdict = judge(asked, at(offset), Facts("topic", 7, NOW, {subject: None}, forgotten))
 
     assert isinstance(verdict, events.Verdict)
     assert (verdict.result, verdict.reason) == (VerdictResult.NEVER, reason)
@@ -114,10 +107,9 @@ def test_what_is_forgotten_lets_nothing_pass(offset: int, window: Window | None,
     """I1: with what is forgotten and without it the result is the same, whatever window there is."""
     asked = intent(GUARD)
     (subject,) = subjects(asked, 0)
-    given_: Any = {"topic_id": "topic", "log_offset": 7, "now": NOW}
 
-    without = judge(asked, at(offset), {subject: window}, **given_)
-    verdict = judge(asked, at(offset), {subject: window}, **given_, forgotten={subject: ended})
+    without = judge(asked, at(offset), Facts("topic", 7, NOW, {subject: window}))
+    verdict = judge(asked, at(offset), Facts("topic", 7, NOW, {subject: window}, {subject: ended}))
 
     assert isinstance(verdict, events.Verdict)
     assert isinstance(without, events.Verdict)
@@ -214,9 +206,7 @@ def test_x_16_a_prefix_lies_as_deep_as_the_settings_ask(prefix: str, depth: int,
     """X-16: a prefix with fewer segments is refused, and a whole bucket whatever the settings say."""
     asked = intent(PROMISE, action=events.DeletePrefix("bucket", prefix))
 
-    verdict = judge(
-        asked, at(5), {}, topic_id="topic", log_offset=77, now=NOW, rules=Rules(prefix_depth=depth)
-    )
+    verdict = judge(asked, at(5), Facts("topic", 77, NOW), Rules(prefix_depth=depth))
 
     assert isinstance(verdict, events.Verdict)
     assert verdict.reason == reason
@@ -227,10 +217,7 @@ def test_a_position_of_another_topic_proves_nothing() -> None:
     verdict = judge(
         intent(GUARD),
         events.Position("old", 0, 5),
-        dict.fromkeys(subjects(intent(GUARD), 0), Window(0, None)),
-        topic_id="topic",
-        log_offset=7,
-        now=NOW,
+        Facts("topic", 7, NOW, dict.fromkeys(subjects(intent(GUARD), 0), Window(0, None))),
     )
 
     assert isinstance(verdict, events.Verdict)

@@ -9,7 +9,7 @@ from tests.support.s3_recorder import Recorded, S3Recorder
 from sexton.schemas.events import DeleteObjects
 from sexton.storage import BatchDeleter
 from sexton.streaming_jobs.budget import NoBudget
-from sexton.streaming_jobs.reaper.execute.execution import Execution
+from sexton.streaming_jobs.reaper.actions.delete_objects.execution import ObjectsExecution
 from sexton.streaming_jobs.reaper.execute.stage import Executor
 
 
@@ -30,7 +30,7 @@ def test_a_refusal_from_before_the_probe_is_put_off_whenever_it_comes(
 
     recorder.script(late)
     executor = Executor(deleter, NoBudget())
-    executions = [Execution(DeleteObjects("bucket", (tuple(names),))) for names in (one, two)]
+    executions = [ObjectsExecution(DeleteObjects("bucket", (tuple(names),))) for names in (one, two)]
     for each in executions:
         executor.add(each)
 

@@ -14,7 +14,6 @@ from sexton.storage import Ability, BatchDeleter
 from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import (
     FIRST_PASS_OVER,
     PrefixProgress,
-    prefix_refused,
 )
 
 
@@ -24,23 +23,23 @@ class TestWhichPrefixes:
         """X-16: a prefix that is empty, has no segment or does not end in `/` is refused, twice."""
         action = DeletePrefix("b", prefix)
 
-        assert prefix_refused(action) is not None
+        assert action.refusal() is not None
         with pytest.raises(InvalidEvent):
             work(None, action)
 
     def test_depth(self) -> None:
         """Settings can ask for more segments below the bucket, never for none."""
-        assert prefix_refused(DeletePrefix("b", "a/")) is None
-        assert prefix_refused(DeletePrefix("b", "a/"), min_depth=0) is None
-        assert prefix_refused(DeletePrefix("b", "//"), min_depth=0) is not None
-        assert prefix_refused(DeletePrefix("b", "a//"), min_depth=2) is not None
-        assert prefix_refused(DeletePrefix("b", "a/b/"), min_depth=2) is None
+        assert DeletePrefix("b", "a/").refusal() is None
+        assert DeletePrefix("b", "a/").refusal(0) is None
+        assert DeletePrefix("b", "//").refusal(0) is not None
+        assert DeletePrefix("b", "a//").refusal(2) is not None
+        assert DeletePrefix("b", "a/b/").refusal(2) is None
 
     def test_modes_and_tombstones(self) -> None:
         """A prefix names no version to erase, and a tombstone has a key."""
-        assert prefix_refused(DeletePrefix("b", "a/", DeleteMode.ERASE_VERSION)) is not None
-        assert prefix_refused(DeletePrefix("b", "a/", ERASE)) is None
-        assert prefix_refused(DeletePrefix("b", "a/", tombstone="")) is not None
+        assert DeletePrefix("b", "a/", DeleteMode.ERASE_VERSION).refusal() is not None
+        assert DeletePrefix("b", "a/", ERASE).refusal() is None
+        assert DeletePrefix("b", "a/", tombstone="").refusal() is not None
 
 
 class TestPasses:

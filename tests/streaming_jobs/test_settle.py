@@ -10,12 +10,12 @@ from itertools import pairwise
 import pytest
 
 from sexton.schemas import events
-from sexton.schemas.checks import MAX_INTENT_BYTES
 from sexton.schemas.codec import Codec
 from sexton.schemas.events import OutcomeKind
+from sexton.schemas.intents import MAX_INTENT_BYTES
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected
 from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome
-from sexton.streaming_jobs.reaper.execute.results import Result
+from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.settle import Settler, kind_of
 
 DENIED = ("a", ItemOutcome(OutcomeKind.DEAD_LETTERED, "AccessDenied", "no right"))

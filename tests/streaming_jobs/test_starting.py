@@ -135,6 +135,23 @@ def test_a_damaged_checkpoint_is_refused(chain: Chain) -> None:
 
 @real
 @spark_
+def test_a_folder_with_other_files_is_no_checkpoint(
+    chain: Chain, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt path never mixes Spark's files with somebody else's; a new checkpoint is announced."""
+    (tmp_path / "letters.md").write_text("mine")
+    with pytest.raises(CheckpointRefused, match=r"is no checkpoint, and not empty: .*: letters\.md"):
+        chain.reap(checkpoint=str(tmp_path))
+    assert [file.name for file in tmp_path.iterdir()] == ["letters.md"]
+
+    (tmp_path / "new").mkdir()
+    for _ in range(2):
+        chain.reap(checkpoint=str(tmp_path / "new"))
+    assert capsys.readouterr().err.count('"event": "new_checkpoint"') == 1
+
+
+@real
+@spark_
 def test_an_unsafe_topic_is_refused(chain: Chain) -> None:
     """A compacted intents topic loses intents: the reaper does not read it."""
     chain.configure(records.INTENTS, "cleanup.policy", "compact")

@@ -25,8 +25,9 @@ from sexton.storage import (
 )
 from sexton.storage.wire import RawReply
 from sexton.streaming_jobs.budget import NoBudget
+from sexton.streaming_jobs.reaper.actions.delete_objects.execution import ObjectsExecution
 from sexton.streaming_jobs.reaper.execute.execution import Execution
-from sexton.streaming_jobs.reaper.execute.results import Result
+from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
 
 Answer = Callable[[int, str, str | Delete], KeyState | None]
@@ -169,10 +170,10 @@ class Clock:
         return self.now
 
 
-def execution(*phases: Sequence[str], bucket: str = "b", **given: Any) -> Execution:
+def execution(*phases: Sequence[str], bucket: str = "b", **given: Any) -> ObjectsExecution:
     """One intent's execution."""
     mode = given.pop("mode", DeleteMode.HIDE)
-    return Execution(DeleteObjects(bucket, tuple(tuple(p) for p in phases), mode), **given)
+    return ObjectsExecution(DeleteObjects(bucket, tuple(tuple(p) for p in phases), mode), **given)
 
 
 def run(
@@ -183,7 +184,7 @@ def run(
 ) -> tuple[Executor, list[Result]]:
     """Run the stage over these intents."""
     for each in executions:
-        keys = [key for phase in each.action.phases for key in phase]  # type: ignore[union-attr]
+        keys = each.action.keys
         store.objects.setdefault(each.action.bucket, set()).update(keys if each.earlier is None else ())
     limits = Limits(failure_threshold_s=failure_threshold_s)
     executor = Executor(store, NoBudget(), limits, held or {}, clock=Clock(), jitter=lambda: 0.0)

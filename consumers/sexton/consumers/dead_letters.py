@@ -10,7 +10,7 @@ from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import UndecodableRecord, UsageError
 
-__all__ = ["Filters", "Letter", "Place", "instant_of", "key_count", "open_letter"]
+__all__ = ["Filters", "Letter", "Place", "instant_of", "open_letter"]
 
 _RELATIVE = re.compile(r"(\d{1,9})([smhdw])\Z")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -74,7 +74,7 @@ class Letter:
         """Return how many keys failed; None where nobody knows."""
         if self.event.keys:
             return len(self.event.keys)
-        return None if self.intent is None else key_count(self.intent)
+        return None if self.intent is None else len(self.intent.action.keys) or None
 
     @property
     def source(self) -> events.ReplayOf:
@@ -144,10 +144,3 @@ def open_letter(codec: Codec, place: Place, event: events.DeadLetter, deferred_t
     except UndecodableRecord as error:
         return Letter(place, event, first, value, None, error, waited)
     return Letter(place, event, first, value, intent, None, waited)
-
-
-def key_count(intent: events.DeletionIntent) -> int | None:
-    """Return how many keys an intent names, None for an action that names none by itself."""
-    if not isinstance(intent.action, events.DeleteObjects):
-        return None
-    return sum(map(len, intent.action.phases))

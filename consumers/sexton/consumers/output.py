@@ -5,37 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from sexton.consumers.topics import Raw
 from sexton.schemas import events
-from sexton.schemas.codec import Codec
+from sexton.schemas.codec import EVENTS, Codec
 from sexton.schemas.errors import UndecodableRecord
 from sexton.schemas.forms import to_json
-from sexton.schemas.snapshot_records import SnapshotChunk, SnapshotManifest
-from sexton.schemas.text import printable
+from sexton.schemas.text import instant_text, printable
 
 __all__ = ["Format", "coloured", "decode", "record_json", "record_text", "summary"]
 
-_ALL = (
-    events.DeletionIntent,
-    events.DeferredIntent,
-    events.Outcome,
-    events.DeadLetter,
-    events.Genesis,
-    events.Issued,
-    events.Barrier,
-    events.Detached,
-    events.Dropped,
-    events.IssuedFirstForm,
-    events.NodeRegistered,
-    events.Fenced,
-    events.Imported,
-    SnapshotChunk,
-    SnapshotManifest,
-)
 _CODES = {
     "deleted": "32",
     "absent": "32",
@@ -59,7 +40,7 @@ class Format(StrEnum):
 def decode(codec: Codec, record: Raw) -> events.Event | UndecodableRecord:
     """Return the event of a record, or why there is none."""
     try:
-        return codec.decode(record.value, *_ALL)
+        return codec.decode(record.value, *EVENTS)
     except UndecodableRecord as error:
         return error
 
@@ -84,7 +65,7 @@ def record_json(record: Raw, event: events.Event | UndecodableRecord) -> str:
 
 def record_text(record: Raw, event: events.Event | UndecodableRecord) -> str:
     """Return one line: partition and offset, time, key, and what the record says."""
-    when = "-" if record.timestamp is None else _instant(record.timestamp)
+    when = "-" if record.timestamp is None else instant_text(record.timestamp)
     place = f"{record.partition}/{record.offset}"
     return f"{place:<10} {when}  {printable(_text(record.key) or '-'):<24} {_said(record, event)}"
 
@@ -109,7 +90,8 @@ def coloured(kind: str, width: int = 0) -> str:
 def _in_words(event: events.Event) -> str:
     match event:
         case events.DeletionIntent():
-            message = f"{event.intent_id} {_action(event.action)} {_guards(event.guards)}"
+            guards = " and ".join(guard.text for guard in event.guards)
+            message = f"{event.intent_id} {event.action.text} if {guards}"
             if (of := event.replay_of) is None:
                 return message
             return f"{message}, replays {of.intent_id or f'{of.topic} {of.partition}/{of.offset}'}"
@@ -137,42 +119,6 @@ def _said(record: Raw, event: events.Event | UndecodableRecord) -> str:
         return "(null value)"
     more = "..." if len(record.value) > _SHOWN else ""
     return f"(undecodable: {event.reason}) {record.value[:_SHOWN].hex()}{more}"
-
-
-def _action(action: events.Action) -> str:
-    match action:
-        case events.DeleteObjects():
-            keys = [key for phase in action.phases for key in phase]
-            more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-            return f"delete s3://{action.bucket}/{keys[0] if keys else ''}{more}"
-        case events.DeletePrefix():
-            return f"delete s3://{action.bucket}/{action.prefix}*"
-        case events.AdvanceHorizon():
-            return f"advance horizon of {action.timeline} to {action.lsn}"
-
-
-def _guards(guards: Any) -> str:
-    return "if " + " and ".join(_guard(guard) for guard in guards)
-
-
-def _guard(guard: events.Guard) -> str:
-    match guard:
-        case events.GenerationGuard():
-            return f"generation {guard.tenant}@{guard.generation}"
-        case events.PromiseGuard():
-            return f"promise {guard.operation}"
-        case events.NotBeforeGuard():
-            return f"after {_instant(guard.instant)}"
-        case events.TransactionGuard():
-            return f"transaction {guard.tenant}@{guard.transaction} {guard.state.value}"
-        case events.BoundaryGuard():
-            return f"boundary {guard.namespace} >= {guard.id}"
-        case events.UnchangedGuard():
-            return "unchanged"
-
-
-def _instant(instant: datetime) -> str:
-    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _text(data: bytes | str | None) -> str | None:

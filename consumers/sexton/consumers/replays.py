@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from sexton.consumers.dead_letters import Letter, Place, key_count
+from sexton.consumers.dead_letters import Letter, Place
 from sexton.schemas import events
-from sexton.schemas.checks import check_intent
 from sexton.schemas.errors import InvalidEvent
+from sexton.schemas.intents import check_intent
 
 __all__ = ["Evidence", "Step", "Way", "mend", "plan", "restrict"]
 
@@ -73,7 +73,7 @@ class Step:
     @property
     def keys(self) -> int | None:
         """Return how many keys would be named again; None where nobody knows."""
-        return key_count(self.intent) if self.intent else self.letter.keys
+        return (len(self.intent.action.keys) or None) if self.intent else self.letter.keys
 
 
 def restrict(intent: events.DeletionIntent, keys: Sequence[str]) -> events.DeletionIntent | None:
@@ -82,15 +82,13 @@ def restrict(intent: events.DeletionIntent, keys: Sequence[str]) -> events.Delet
     Phases keep their order and empty ones go; conditions go with their keys. A prefix is never cut: it is
     listed again, and what is gone is not found.
     """
-    if not keys or not isinstance(intent.action, events.DeleteObjects):
+    if not keys:
         return intent
     wanted = frozenset(keys)
-    cut = [tuple(key for key in phase if key in wanted) for phase in intent.action.phases]
-    phases = tuple(phase for phase in cut if phase)
-    if not phases:
-        return None
-    guards = tuple(_restrict_guard(guard, wanted) for guard in intent.guards)
-    return replace(intent, guards=guards, action=replace(intent.action, phases=phases))
+    action = intent.action.for_keys(wanted)
+    if action is None or action is intent.action:
+        return None if action is None else intent
+    return replace(intent, guards=tuple(guard.for_keys(wanted) for guard in intent.guards), action=action)
 
 
 def plan(
@@ -200,9 +198,3 @@ def _failed(letters: Sequence[Letter]) -> Sequence[str]:
     if not all(letter.event.keys for letter in letters):
         return ()
     return tuple(dict.fromkeys(key for letter in letters for key in letter.event.keys))
-
-
-def _restrict_guard(guard: events.Guard, wanted: frozenset[str]) -> events.Guard:
-    if not isinstance(guard, events.UnchangedGuard):
-        return guard
-    return events.UnchangedGuard(tuple(each for each in guard.conditions if each.key in wanted))

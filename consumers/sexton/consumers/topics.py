@@ -28,6 +28,7 @@ __all__ = ["Raw", "Start", "TopicMissing", "full_name", "read", "read_if_there"]
 
 _BATCH = 1_000
 _SLICE_S = 0.2  # longest single wait inside the C library, so that Ctrl-C is heard
+_FIRST_CONTACT_S = 10.0  # as long as a reaper's start waits for brokers
 _NAMES = frozenset(
     getattr(records, name)
     for name in (
@@ -87,8 +88,8 @@ def read(
     """Yield the records of a topic, in order within each partition.
 
     With `until_end` the end is the one at the time of the call, else it continues for ever. `committed` hides
-    records of open and aborted transactions. `timeout` bounds, in seconds, the first contact and the time
-    without any progress before the end. Raises TopicMissing, KafkaUnavailable.
+    records of open and aborted transactions. `timeout` bounds, in seconds, the time without any progress
+    before the end, and the first contact, which has 10 at most. Raises TopicMissing, KafkaUnavailable.
     """
     name = full_name(settings, topic)
     config = settings.kafka(
@@ -127,7 +128,7 @@ def read_if_there(settings: Settings, topic: str, timeout: float = 30.0) -> Iter
 
 
 def _partitions(consumer: Consumer, settings: Settings, name: str, timeout: float) -> list[int]:
-    found = consumer.list_topics(name, timeout=timeout).topics[name]
+    found = consumer.list_topics(name, timeout=min(timeout, _FIRST_CONTACT_S)).topics[name]
     if found.error is not None:
         if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise TopicMissing(f"no such topic: {name}", hint=_where_it_may_be(settings, name))

@@ -15,11 +15,12 @@ from sexton.producers._fork import renew_after_fork
 from sexton.producers._limits import Deadline, Limits
 from sexton.producers._receipt import Flight, Receipt
 from sexton.producers._transport import KafkaTransport, Record, Transport, kafka_config
-from sexton.producers._values import check_prefix, check_texts
+from sexton.producers._values import check_texts
 from sexton.schemas import events, records
-from sexton.schemas.checks import MAX_INTENT_BYTES, MAX_KEY_BYTES, check_intent
+from sexton.schemas.checks import MAX_KEY_BYTES
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent
+from sexton.schemas.intents import MAX_INTENT_BYTES, check_intent
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 
@@ -181,10 +182,8 @@ class Emitter:
         try:
             value = self._codec.encode(intent, self._topic)  # first: it checks types that the rules rely on
         except InvalidEvent:
-            if isinstance(intent.action, events.DeleteObjects):
-                check_texts(itertools.chain(*intent.action.phases))
+            check_texts(intent.action.keys)
             raise
-        check_prefix(intent.action)
         check_intent(intent)
         key = intent.tenant.encode()
         headers: list[tuple[str, str | bytes | None]] = [*records.headers(intent)]

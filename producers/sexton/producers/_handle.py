@@ -190,9 +190,8 @@ class Tenant:
 
     def _release(self, failed: events.DeletionIntent) -> None:
         # May be named again, in another intent; it is still never handed out by `key`.
-        action = failed.action
-        if isinstance(action, events.DeleteObjects):
-            self._names.allow_again(action.bucket, action.phases[0])
+        if failed.action.place is not None:
+            self._names.allow_again(failed.action.place, failed.action.keys)
 
     def _put(self, put: Callable[[], object]) -> None:
         self._putting = threading.get_ident()
@@ -237,9 +236,7 @@ _RE_ATTACH = "re-attach and use the new handle: its index has another name"
 
 
 def _keys(prepared: Sequence[Prepared]) -> list[Sequence[str]]:
-    return [
-        one.intent.action.phases[0] for one in prepared if isinstance(one.intent.action, events.DeleteObjects)
-    ]
+    return [one.intent.action.keys for one in prepared]
 
 
 def intents_for(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sexton.schemas import events
 from sexton.schemas.errors import InvalidEvent
 
-__all__ = ["check_prefix", "check_text", "check_texts"]
+__all__ = ["check_text", "check_texts"]
 
 
 def check_text(key: object) -> None:
@@ -22,9 +21,3 @@ def check_texts(keys: Iterable[object]) -> None:
     """Raise InvalidEvent for the first key that is no text; for once it is known that something is wrong."""
     for key in keys:
         check_text(key)
-
-
-def check_prefix(action: events.Action) -> None:
-    """Raise InvalidEvent for a prefix of slashes alone, which ends as it must and still names nothing."""
-    if isinstance(action, events.DeletePrefix) and action.prefix and not action.prefix.strip("/"):
-        raise InvalidEvent(f"a prefix must name something before its '/': {action.prefix[:80]!r}")

@@ -24,7 +24,7 @@ from sexton.schemas.errors import InvalidEvent, UndecodableRecord
 from sexton.schemas.forms import NAMESPACE, from_avro, to_avro
 from sexton.schemas.memo import cache
 
-__all__ = ["SCHEMAS", "Codec", "Schema", "SchemaSource", "schema_of"]
+__all__ = ["EVENTS", "SCHEMAS", "Codec", "Schema", "SchemaSource", "schema_of"]
 
 _Event = TypeVar("_Event", bound=events.Event)
 _SINGLE_OBJECT = b"\xc3\x01"
@@ -104,6 +104,7 @@ def _load_all() -> tuple[Schema, ...]:
 
 SCHEMAS: tuple[Schema, ...] = _load_all()
 _BY_HEADER: Mapping[bytes, Schema] = {schema.header: schema for schema in SCHEMAS}
+EVENTS: tuple[type[events.Event], ...] = tuple(_VERSIONS)
 _CLASSES = {cls.__name__: cls for cls in _VERSIONS}
 
 

@@ -54,6 +54,11 @@ class SextonError(Exception):
         self.hint = hint or self.usual_hint
         super().__init__(masked(message or (type(self).__doc__ or "").strip().splitlines()[0].rstrip(".")))
 
+    @property
+    def with_hint(self) -> str:
+        """The message and the hint as one text, for where only text is carried on."""
+        return f"{self}; {self.hint}" if self.hint else str(self)
+
 
 class UsageError(SextonError):
     """The call cannot be right as it stands."""

@@ -10,6 +10,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from sexton.schemas.actions import Action, AdvanceHorizon, DeleteMode, DeleteObjects, DeletePrefix
+from sexton.schemas.guards import (
+    BoundaryGuard,
+    GenerationGuard,
+    Guard,
+    KeyCondition,
+    NotBeforeGuard,
+    PromiseGuard,
+    TransactionGuard,
+    TransactionState,
+    UnchangedGuard,
+)
+from sexton.schemas.intents import DeletionIntent, ReplayOf
 from sexton.schemas.log_events import (
     Barrier,
     Detached,
@@ -79,21 +92,6 @@ __all__ = [
 ]
 
 
-class DeleteMode(StrEnum):
-    """What a delete does on a versioned bucket; on others all three are a plain delete."""
-
-    HIDE = "hide"
-    ERASE_VERSION = "erase_version"
-    ERASE_ALL_VERSIONS = "erase_all_versions"
-
-
-class TransactionState(StrEnum):
-    """A final state of a transaction."""
-
-    COMMITTED = "committed"
-    REJECTED = "rejected"
-
-
 class OutcomeKind(StrEnum):
     """The final outcome on an intent or a key."""
 
@@ -121,129 +119,6 @@ class Position:
     topic_id: str
     partition: int
     offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationGuard:
-    """True for an intent that stands in the window of this generation.
-
-    `node` and `node_generation` belong to tenants of the first form only, and then always.
-    """
-
-    tenant: str
-    generation: int
-    node: str | None = None
-    node_generation: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionGuard:
-    """True once the transaction has reached the state."""
-
-    tenant: str
-    transaction: int
-    state: TransactionState
-
-
-@dataclass(frozen=True, slots=True)
-class NotBeforeGuard:
-    """True once the clock has passed the instant, strictly."""
-
-    instant: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class BoundaryGuard:
-    """True once the durable boundary of the namespace is at least `id`."""
-
-    namespace: str
-    id: int
-
-
-@dataclass(frozen=True, slots=True)
-class KeyCondition:
-    """What an object must still be for its delete to take effect."""
-
-    key: str
-    etag: str | None = None
-    version_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UnchangedGuard:
-    """Checked by the store in the delete itself, for each key named here."""
-
-    conditions: Sequence[KeyCondition]
-
-
-@dataclass(frozen=True, slots=True)
-class PromiseGuard:
-    """Always true: the owner has given the data up for good, in the named operation."""
-
-    operation: str
-
-
-Guard = GenerationGuard | TransactionGuard | NotBeforeGuard | BoundaryGuard | UnchangedGuard | PromiseGuard
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteObjects:
-    """Delete the named keys, phase by phase: one starts when the one before it is acknowledged gone."""
-
-    bucket: str
-    phases: Sequence[Sequence[str]]
-    mode: DeleteMode = DeleteMode.HIDE
-    bypass_governance: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DeletePrefix:
-    """Delete everything under a prefix that ends in `/`; `tombstone`, when named, goes last."""
-
-    bucket: str
-    prefix: str
-    mode: DeleteMode = DeleteMode.HIDE
-    bypass_governance: bool = False
-    tombstone: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AdvanceHorizon:
-    """Publish the log position up to which a WAL may be trimmed."""
-
-    timeline: str
-    lsn: int
-
-
-Action = DeleteObjects | DeletePrefix | AdvanceHorizon
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayOf:
-    """Where the record stood that became a dead letter, and its intent id where it had a readable one."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    offset: int
-    intent_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionIntent:
-    """A request to delete: the guards say why it will be safe, the action says what to do.
-
-    `replay_of` links a replay to the record that became a dead letter. It gives no rights: a replay is judged
-    at its own position, or at the first one if Sexton itself has written it to `deferred`.
-    """
-
-    intent_id: str
-    tenant: str
-    emitted_at: datetime
-    emitter: str
-    guards: Sequence[Guard]
-    action: Action
-    replay_of: ReplayOf | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,10 @@
-"""Numbers and foreign names in sentences for people."""
+"""Numbers, instants and foreign names in sentences for people."""
 
 from __future__ import annotations
 
-__all__ = ["counted", "printable"]
+from datetime import UTC, datetime
+
+__all__ = ["counted", "instant_text", "printable"]
 
 
 def counted(number: int | str, noun: str) -> str:
@@ -18,3 +20,8 @@ def printable(text: str, allowed: str = "") -> str:
     return "".join(
         c if c.isprintable() or c in allowed else c.encode("unicode_escape").decode() for c in text
     )
+
+
+def instant_text(instant: datetime) -> str:
+    """Return an instant in UTC to the millisecond: `2026-03-01T12:00:00.000Z`."""
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

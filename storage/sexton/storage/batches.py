@@ -119,7 +119,10 @@ class Batches:
             # Signed by the sender, not by the caller: a signature that waits for a connection grows old.
             return self._wire.exchange(bucket, self._signer.request(bucket, body.data, headers))
         except StoreUnavailable as error:
-            return error
+            # Alone: its traceback holds this frame and those above, which hold the body and get the error.
+            # While a task runs nobody collects such a circle.
+            error.__cause__ = error.__context__ = None
+            return error.with_traceback(None)
 
     def _read(self, bucket: str, items: Sequence[Delete], reply: RawReply | StoreUnavailable) -> BatchResult:
         if not isinstance(reply, RawReply):

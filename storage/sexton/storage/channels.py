@@ -14,6 +14,7 @@ import ssl
 import time
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 __all__ = ["Channel", "TcpChannel", "TlsChannel", "receive"]
@@ -42,6 +43,8 @@ def receive(channel: Channel, view: memoryview, deadline: float) -> int:
     """Read at least a byte, 0 at the orderly end; raises TimeoutError at the deadline, and OSError."""
     while (count := channel.receive_now(view)) is None:
         channel.wait(deadline)
+    if time.monotonic() > deadline:
+        raise TimeoutError("not in time")  # of one who sends without a pause, so that nothing was waited for
     return count
 
 
@@ -130,8 +133,13 @@ class TlsChannel:
                 break
             except ssl.SSLWantReadError:
                 self._flush(deadline)
-            self._below.wait(deadline)
-            self._fill()
+            except ssl.SSLError:
+                with suppress(OSError):  # the alert: it tells the other side why, if it still listens
+                    self._flush(deadline)
+                raise
+            # In this order: what came may lie in the channel below already, of which no poll knows.
+            while not self._fill():
+                self._below.wait(deadline)
         self._flush(deadline)
 
     def names(self) -> tuple[str, ...]:

@@ -182,7 +182,7 @@ class ReplyReader:
             if matched is None:
                 raise Broken("a chunk without a size", "TornReply")
             size = int(matched[1], 16)
-            total += size
+            total += size + len(matched[0])
             if total > MOST_BYTES:
                 raise _too_long()
             if not size:
@@ -190,8 +190,8 @@ class ReplyReader:
             parts.append(self._exactly(size, deadline))
             if self._line(deadline):
                 raise Broken("a chunk that is longer than its size", "TornReply")
-        while self._line(deadline):
-            total += 1
+        while line := self._line(deadline):
+            total += len(line)
             if total > MOST_BYTES:
                 raise _too_long()
         return b"".join(parts)

@@ -66,6 +66,7 @@ def _secured(
     try:
         tls.handshake(deadline)
     except ssl.SSLCertVerificationError as error:
+        channel.close()  # a server that serves one at a time answers the next one, which reads the names
         raise _not_trusted(error, route, host, trust, deadline) from error
     except OSError as error:
         raise _no_tls(error, route, host, tls.first_bytes) from error

@@ -18,6 +18,8 @@ _LONGEST_CODE = 100  # it becomes a reason in records, and a label of metrics
 
 _DELETED_KEY = re.compile(rb"<Deleted>\s*<Key>([^<]*)</Key>")
 _ERROR = re.compile(rb"<Error>.*?</Error>", re.DOTALL)
+_ONE_RESULT = re.compile(rb"\s*(?:<\?xml[^>]*\?>\s*)?<DeleteResult[\s>]")
+_END = b"</DeleteResult>"
 _KEY = re.compile(rb"<Key>([^<]*)</Key>")
 _DELETED = (b"<Deleted><Key>", b"</Key></Deleted>")
 
@@ -27,7 +29,7 @@ def is_clean(sent: DeleteBody, reply: RawReply) -> bool:
 
     False means only that it has to be parsed: so has a reply with versions, whose markers are of interest.
     """
-    if reply.status != 200 or not reply.body.rstrip().endswith(b"</DeleteResult>"):
+    if reply.status != 200 or not _is_one_result(reply.body):
         return False
     if sent.plain and _repeats(sent, reply.body):
         return True
@@ -47,7 +49,7 @@ def scan_errors(sent: DeleteBody, reply: RawReply) -> dict[int, tuple[str, str]]
     body = reply.body
     if reply.status != 200 or not sent.plain or b"DeleteMarker" in body:
         return None
-    if not body.rstrip().endswith(b"</DeleteResult>"):
+    if not _is_one_result(body):
         return None
     errors, deleted = _ERROR.findall(body), _DELETED_KEY.findall(body)
     named = [match[1] for match in map(_KEY.search, errors) if match]
@@ -64,6 +66,11 @@ def scan_errors(sent: DeleteBody, reply: RawReply) -> dict[int, tuple[str, str]]
             return None
         found[indexes[key]] = (code_of(element), child_text(element, "Message"))
     return found
+
+
+def _is_one_result(body: bytes) -> bool:
+    """Return whether a body is a DeleteResult from its start to its end, without comments or sections."""
+    return _ONE_RESULT.match(body) is not None and body.rstrip().endswith(_END) and b"<!" not in body
 
 
 def _repeats(sent: DeleteBody, body: bytes) -> bool:

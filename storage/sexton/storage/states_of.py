@@ -21,6 +21,8 @@ from sexton.storage.wire import RawReply, retry_after
 
 __all__ = ["fault_result", "key_state", "read_reply", "request_fault", "unavailable", "unreadable"]
 
+_SHOWN = 80  # characters of an unexpected key: it stands in the message of each of its neighbours
+
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
@@ -88,7 +90,7 @@ def unavailable(error: StoreUnavailable) -> KeyState:
     """Return the state of what was asked of a store that did not answer, or without credentials."""
     code = error.code if isinstance(error, NoReply) else "CredentialsUnavailable"
     row = classify(Scope.REQUEST, code, 0)
-    return KeyState(row.kind, code, str(error), 0, row.effect)
+    return KeyState(row.kind, code, error.with_hint, 0, row.effect)
 
 
 def unreadable(error: BaseException) -> KeyState:
@@ -179,12 +181,13 @@ def _doubted(reading: _Reading, states: Mapping[int, KeyState]) -> dict[int, Key
     """
     missing = {_loose(reading.items[i].key) for i, entries in enumerate(reading.message) if not entries}
     unexplained = [entry for entry in reading.unexpected if _loose(entry.key) not in missing]
+    beside = unexplained[0].key[:_SHOWN] if unexplained else ""
     doubted = {}
     for index, item in enumerate(reading.items):
         if index in states:
             continue
         if unexplained:
-            doubted[index] = key_state("NotAskedFor", f"beside an unexpected key: {unexplained[0].key!r}")
+            doubted[index] = key_state("NotAskedFor", f"beside an unexpected key: {beside!r}")
         elif missing and _loose(item.key) in missing:
             doubted[index] = key_state("AmbiguousReply", "may be the echo of another key")
     return doubted

@@ -96,6 +96,8 @@ class Wire:
                 request.method, url[start:], headers, body, self._settings.read_timeout_s
             )
         except Broken as broken:
+            if broken.code == "CertificateRejected":
+                self._trust = None  # read anew for the next one: the list may be mended meanwhile
             raise self._no_reply(bucket, url, broken) from broken
         except EnvironmentFault as fault:
             raise NoReply(f"nothing was sent: {fault}", effect_unknown=False, code="Fenced") from fault

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -111,8 +112,9 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
     """Run the streaming job in this process until it is done or stopped."""
     from py4j.protocol import Py4JError
 
+    from sexton.storage import StoreSettings, check_way
     from sexton.streaming_jobs.reaper.job import Reaper
-    from sexton.streaming_jobs.reaper.progress import serve_metrics
+    from sexton.streaming_jobs.reaper.progress import Progress, serve_metrics
     from sexton.streaming_jobs.reaper.stop import StopFlag
     from sexton.streaming_jobs.spark import jvm_process, open_session
 
@@ -124,7 +126,8 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
 
     stop = StopFlag(settings.reaper_grace_s, abandon)
     stop.install()  # an interrupt while Spark starts would leave its JVM behind
-    await_free_checkpoint(settings, stop)  # before Spark starts, which takes a while
+    check_way(StoreSettings.of(settings))  # before Spark starts, as the next
+    await_free_checkpoint(settings, stop)
     if stop.is_set:
         return
     try:
@@ -135,16 +138,21 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
             hint="--metrics-port or SEXTON_METRICS_PORT names a port that is free; 0 takes one",
         ) from error
     try:
-        spark = open_session(settings, "sexton-reaper")
+        # In another thread: in the main one PySpark takes SIGINT for itself, and raises it in the middle of
+        # whatever is under way.
+        with ThreadPoolExecutor(1) as pool:
+            spark = pool.submit(open_session, settings, "sexton-reaper").result()
     except Exception:
         if stop.is_set:
             return  # sent to all processes, the signal has ended the JVM that was starting
         raise
     jvm = jvm_process(spark)
-    stop.install()  # Spark has taken SIGINT for itself
+    progress = Progress()
     try:
         if not stop.is_set:
-            Reaper(settings, spark, stop, once=once, metrics_port=port).run()
+            Reaper(settings, spark, stop, once=once, metrics_port=port, progress=progress).run()
+        if stop.is_set:
+            progress.note("stopped")  # also with --once, which has not done all that is there then
     finally:
         # A JVM that is gone needs no stop, and what the reaper raised is what has to be reported.
         with suppress(OSError, Py4JError):

@@ -157,7 +157,4 @@ def _words(evidence: Evidence) -> dict[str, OutcomeKind]:
 
 
 def _keys(intent: events.DeletionIntent) -> list[str]:
-    action = intent.action
-    return (
-        [key for phase in action.phases for key in phase] if isinstance(action, events.DeleteObjects) else []
-    )
+    return list(intent.action.keys)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from sexton.deploy.local import state
 from sexton.deploy.local.stack import BUCKET, LocalStack
 from sexton.deploy.output import Format, coloured, say, show_json, show_table
 from sexton.schemas import settings
+from sexton.schemas.errors import SextonError
 
 __all__ = ["app"]
 
@@ -66,7 +69,12 @@ def up(
 
     A second `up` finds the first one's parts and starts those again that died.
     """
-    stack = LocalStack.start(_directory(dir), without=without or (), faults=faults, say=say)
+    try:
+        stack = LocalStack.start(_directory(dir), without=without or (), faults=faults, say=say)
+    except SextonError:
+        if format is Format.TEXT and not sys.stdout.isatty():
+            print("false")  # for `eval "$(sexton local up)"`, which would succeed with nothing to evaluate
+        raise
     if format is Format.JSON:
         show_json(stack.env)
     else:
@@ -81,7 +89,11 @@ def down(
     wipe: Annotated[bool, typer.Option("--wipe", help="remove all that it has written too")] = False,
 ) -> None:
     """End what `up` started, and wait until it is gone. Kafka's and Valkey's data stay for the next `up`."""
-    stack = LocalStack(_directory(dir))
+    directory = _directory(dir)
+    if state.load(directory) == state.State():
+        say(f"no stack in {directory}: --dir or SEXTON_STATE_DIR names the folder of one")
+        return
+    stack = LocalStack(directory)
     if wipe:
         stack.wipe()
     else:

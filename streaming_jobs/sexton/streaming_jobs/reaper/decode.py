@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from sexton.schemas import events
-from sexton.schemas.checks import MAX_INTENT_BYTES, check_intent
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent, UndecodableRecord
+from sexton.schemas.intents import MAX_INTENT_BYTES, check_form
 from sexton.streaming_jobs.reaper.recovery.key_progress import Before, before_of
 
 __all__ = ["Decoded", "Record", "Rejected", "Skipped", "decode", "decode_deferred", "doubted"]
@@ -87,30 +87,15 @@ def decode(codec: Codec, record: Record) -> Decoded | Rejected | Skipped:
     except UndecodableRecord as error:
         return Rejected(record, error.reason, str(error))
     try:
-        check_intent(intent)
+        check_form(intent)
     except InvalidEvent as error:
-        if not _names_no_folder(intent):
-            return Rejected(record, "invalid-intent", str(error), intent)
+        return Rejected(record, "invalid-intent", str(error), intent)
     return Decoded(record, intent)
 
 
 def _too_large(record: Record, size: int, most: int) -> str:
     digest = hashlib.sha256(record.value or b"").hexdigest()
     return f"key and value have {size} bytes, at most {most} may be; the value's SHA-256 is {digest}"
-
-
-def _names_no_folder(intent: events.DeletionIntent) -> bool:
-    """Return whether its prefix is all that is wrong: that is well told, and refused by the judge (X-16)."""
-    action = intent.action
-    if not isinstance(action, events.DeletePrefix):
-        return False
-    if action.prefix.endswith("/") and action.prefix.strip("/"):
-        return False
-    try:
-        check_intent(replace(intent, action=replace(action, prefix="folder/")))
-    except InvalidEvent:
-        return False
-    return True
 
 
 def decode_deferred(codec: Codec, record: Record) -> Decoded | Rejected | Skipped:
@@ -133,7 +118,7 @@ def decode_deferred(codec: Codec, record: Record) -> Decoded | Rejected | Skippe
     if isinstance(found, Rejected) or waited.keys is None:
         return replace(found, waited=waited)
     try:
-        return replace(found, waited=waited, before=_before(found.intent.action, waited.keys))
+        return replace(found, waited=waited, before=before_of(found.intent.action, waited.keys))
     except ValueError as error:
         return Rejected(
             inner, "malformed", f"the copy does not fit its intent: {error}", found.intent, waited
@@ -154,9 +139,3 @@ def doubted(decoded: Decoded) -> Decoded:
     before = known or Before(action.phases)
     every = frozenset(chain.from_iterable(before.left))
     return replace(decoded, waited=waited, before=replace(before, unknown=every, sent_since=None))
-
-
-def _before(action: events.Action, progress: events.KeyProgress) -> Before:
-    if not isinstance(action, events.DeleteObjects):
-        raise ValueError("it names no keys")
-    return before_of(action, progress)

@@ -26,7 +26,6 @@ from sexton.schemas.text import counted
 from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.preflight import check_topics
 from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint, check_binding
-from sexton.streaming_jobs.reaper.settle import key_count
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, make_task
 from sexton.streaming_jobs.spark import kafka_source_options
 
@@ -99,8 +98,7 @@ def about(decision: Decision, codec: Codec) -> About:
         intent = codec.decode(decision.raw_value, events.DeletionIntent)
     except UndecodableRecord:
         return About(None, None, None, 0)
-    bucket = getattr(intent.action, "bucket", None)
-    return About(intent.intent_id, intent.tenant, bucket, key_count(intent.action))
+    return About(intent.intent_id, intent.tenant, intent.action.place, len(intent.action.keys))
 
 
 def keys_by_kind(decision: Decision, keys: int) -> Mapping[str, int]:

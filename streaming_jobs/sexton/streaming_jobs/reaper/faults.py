@@ -11,6 +11,7 @@ from sexton.schemas.errors import EnvironmentFault, SextonError
 __all__ = ["QueryFailed", "fault_of", "query_failed"]
 
 _LONGEST = 500
+_WORKER_DIED = "Python worker exited unexpectedly"  # Spark's words; its last cause is an end of file
 _HINT = "docs/operating.md, 'When it stops, or waits'"
 
 
@@ -27,6 +28,8 @@ def query_failed(error: BaseException, *, stopping: bool) -> SextonError:
     gone = text is None or isinstance(error, OSError | Py4JNetworkError) or type(error) is Py4JError
     if stopping and gone:
         return EnvironmentFault("spark was ended in the middle of a micro-batch; nothing of it is committed")
+    if _WORKER_DIED in (text or ""):
+        return QueryFailed("a Python worker was killed, or crashed", hint=f"had it enough memory? {_HINT}")
     lines = [line.strip() for line in (text or "").splitlines()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     message = (causes[-1].removeprefix("Caused by: ") if causes else next(filter(None, lines), ""))[:_LONGEST]

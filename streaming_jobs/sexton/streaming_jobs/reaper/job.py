@@ -19,7 +19,6 @@ from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
-from sexton.storage import StoreSettings, check_way
 from sexton.streaming_jobs.reaper.batch import MicroBatches
 from sexton.streaming_jobs.reaper.deferred.consumer import DeferredConsumer
 from sexton.streaming_jobs.reaper.deferred.delay_levels import levels
@@ -69,13 +68,14 @@ class Reaper:
         (LockLost among them), CheckpointLocked, CheckpointRefused and TopicsUnsafe before anything is read.
         """
         path = checkpoint_of(self.settings)
-        check_way(StoreSettings.of(self.settings))
         cluster = Cluster(self.settings)
         binding = check_topics(self.settings, cluster)
         checkpoint = Checkpoint(self.spark, path, binding.topic)
         lock = CheckpointLock(self.settings, checkpoint.identity())
         lock.acquire()
         try:
+            if checkpoint.binding() is None:
+                self.progress.note("new_checkpoint", path=path, reads_from="the beginning of each partition")
             start = bind_checkpoint(checkpoint, binding, cluster)
             self.progress.start(start)
             earlier = sent_before(self.settings, checkpoint, binding, cluster)

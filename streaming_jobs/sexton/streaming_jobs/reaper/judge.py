@@ -1,42 +1,37 @@
 """Stage 2, judge: may this intent be executed? A pure rule over position and log, and one bulk question.
 
-Every guard must hold. A verdict is final (`pass`, `never`, `refused`) or *not yet*. A guard that could not
-be judged has not passed. As windows are taken as of the micro-batch's barrier, and only grow towards an end
-that is never below it, the same micro-batch judged again after a crash decides exactly the same
-(architecture: Judge).
+Every guard must hold; each is judged in its own room (`guards`), and the combination is decided here: *never*
+of any guard wins, then *not yet*. A guard that could not be judged has not passed. As windows are taken as of
+the micro-batch's barrier, and only grow towards an end that is never below it, the same micro-batch judged
+again after a crash decides exactly the same (architecture: Judge).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from types import MappingProxyType
 
 from sexton.issuer.client import Subject
-from sexton.schemas import events
-from sexton.schemas.conditions import conditions_of
-from sexton.schemas.events import VerdictResult
-from sexton.schemas.windows import Window
-from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import prefix_refused
+from sexton.schemas.actions import Action, Refusal
+from sexton.schemas.events import DeletionIntent, Position, Verdict, VerdictResult
+from sexton.schemas.guards import Guard, conditions_of
+from sexton.streaming_jobs.reaper.actions.registry import ROOMS as ACTIONS
+from sexton.streaming_jobs.reaper.guards import ROOMS, Facts, Never, NotYet
 
-__all__ = ["Allowed", "Judgement", "NotYet", "Rules", "judge", "parse_allow", "probes_under", "subjects"]
+__all__ = [
+    "Allowed",
+    "Facts",
+    "Judgement",
+    "NotYet",
+    "Rules",
+    "judge",
+    "parse_allow",
+    "probes_under",
+    "subjects",
+]
 
-Windows = Mapping[Subject, Window | None]
-Forgotten = Mapping[Subject, int]
 Allowed = Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class NotYet:
-    """Cannot be decided now; `retry_at` is when it may be, None when nobody knows."""
-
-    reason: str
-    detail: str
-    retry_at: datetime | None = None
-
-
-Judgement = events.Verdict | NotYet
+Judgement = Verdict | NotYet
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +46,11 @@ class Rules:
     prefix_depth: int = 1
 
 
-def subjects(intent: events.DeletionIntent, partition: int) -> list[Subject]:
+def subjects(intent: DeletionIntent, partition: int) -> list[Subject]:
     """Return what the issuer has to be asked about an intent that stands in this partition."""
+    rooms = ((ROOMS.get(type(guard)), guard) for guard in intent.guards)
     return [
-        Subject(guard.tenant, guard.generation, partition, guard.node, guard.node_generation)
-        for guard in intent.guards
-        if isinstance(guard, events.GenerationGuard)
+        subject for room, guard in rooms if room is not None for subject in room.subjects(guard, partition)
     ]
 
 
@@ -73,127 +67,67 @@ def probes_under(allow: Allowed) -> dict[str, str]:
     return found
 
 
-def judge(
-    intent: events.DeletionIntent,
-    position: events.Position,
-    windows: Windows,
-    *,
-    topic_id: str,
-    log_offset: int,
-    now: datetime,
-    rules: Rules = Rules(),
-    forgotten: Forgotten = MappingProxyType({}),
-) -> Judgement:
-    """Return the verdict on an intent that stands at `position`, below the barrier's end offset.
-
-    `windows` holds the issuer's answer for each of `subjects(...)`: a window, None for a generation that was
-    never issued in this form or whose window is forgotten, nothing for a tenant that the log does not know.
-    `forgotten` holds the offsets at or below which forgotten windows ended; it changes no result, only the
-    reason that is reported.
-    """
+def judge(intent: DeletionIntent, position: Position, facts: Facts, rules: Rules = Rules()) -> Judgement:
+    """Return the verdict on an intent that stands at `position`, below the barrier's end offset."""
     refused = _refused(intent, rules)
     if refused is not None:
-        return _final(VerdictResult.REFUSED, *refused, None)
-    waiting: NotYet | None = None
-    asked_log: int | None = None
-    for guard in intent.guards:
-        match guard:
-            case events.GenerationGuard():
-                asked_log = log_offset
-                found = _generation(guard, position, windows, forgotten, topic_id)
-                if found is not None:
-                    return _final(*found, log_offset)
-            case events.PromiseGuard() | events.UnchangedGuard():
-                pass  # a promise always holds; the store checks the other one in the delete itself
-            case events.NotBeforeGuard():
-                if not now > guard.instant:
-                    waiting = NotYet("not-before", f"until {guard.instant.isoformat()}", guard.instant)
-            case _:
-                waiting = NotYet("guard-not-judged", f"no judge for {type(guard).__name__}")
-    waiting = _unsupported(intent.action) or waiting
-    return waiting or _final(VerdictResult.PASS, "pass", "every guard holds", asked_log)
+        return Verdict(VerdictResult.REFUSED, *refused, None)
+    said = [_judged(guard, position, facts) for guard in intent.guards]
+    said.append(_executable(intent.action))
+    log_offset = facts.log_offset if subjects(intent, position.partition) else None
+    if never := [each for each in said if isinstance(each, Never)]:
+        return _never(never, log_offset)
+    if waits := [each for each in said if isinstance(each, NotYet)]:
+        return _not_yet(waits)
+    return Verdict(VerdictResult.PASS, "pass", "every guard holds", log_offset)
 
 
-def _generation(
-    guard: events.GenerationGuard,
-    position: events.Position,
-    windows: Windows,
-    forgotten: Forgotten,
-    topic_id: str,
-) -> tuple[VerdictResult, str, str] | None:
-    """Return why the guard can never hold, None when it holds."""
-    if position.topic_id != topic_id:
-        # Windows are offsets of the topic that is there now; they say nothing about another one's.
-        message = f"it stood in a topic that is no more: {position.topic_id}"
-        return VerdictResult.NEVER, "another-topic", message
-    subject = Subject(guard.tenant, guard.generation, position.partition, guard.node, guard.node_generation)
-    if subject not in windows:
-        return VerdictResult.REFUSED, "unknown-tenant", f"the log does not know tenant {guard.tenant!r}"
-    window = windows[subject]
-    name = f"generation {guard.generation} of {guard.tenant!r}"
-    if window is None:
-        return VerdictResult.NEVER, *_without_window(name, position.offset, forgotten.get(subject))
-    if window.covers(position.offset):
+def _judged(guard: Guard, position: Position, facts: Facts) -> object:
+    room = ROOMS.get(type(guard))
+    if room is None:
+        return NotYet("guard-not-judged", f"no judge for {type(guard).__name__}")
+    return room.verdict(guard, position, facts)
+
+
+def _executable(action: Action) -> NotYet | None:
+    if type(action) in ACTIONS:
         return None
-    if position.offset < window.start:
-        return VerdictResult.NEVER, "claimed-early", f"{name} was issued at offset {window.start}"
-    return VerdictResult.NEVER, "superseded", f"{name} ended at offset {window.until}"
+    return NotYet("action-not-executed", f"{type(action).__name__} is not executed")
 
 
-def _without_window(name: str, offset: int, ended: int | None) -> tuple[str, str]:
-    """Return the reason and detail for an intent whose generation has no window, or a forgotten one.
-
-    Below `ended`, where only replays stand, nobody knows whether the intent lay in the window or beside it.
+def _never(said: Sequence[Never], log_offset: int | None) -> Verdict:
+    """Return the verdict where some guard can never hold: `never` before `refused`, and all that is not
+    met.
     """
-    if ended is not None and offset >= ended:
-        return "superseded", f"{name} ended at or before offset {ended}"
-    message = f"{name} was never issued in this form, or ended before all that is not settled"
-    return "never-issued", message
+    first = min(said, key=lambda each: each.result is not VerdictResult.NEVER)
+    return Verdict(first.result, first.reason, _all_of(first, said), log_offset)
 
 
-def _refused(intent: events.DeletionIntent, rules: Rules) -> tuple[str, str] | None:
+def _not_yet(said: Sequence[NotYet]) -> NotYet:
+    """Return until when an intent waits: the latest instant that is known, as before it not all can hold."""
+    known = [each for each in said if each.retry_at is not None]
+    last = max(known, key=lambda each: each.retry_at or each, default=said[0])  # type: ignore[arg-type,return-value]
+    return NotYet(last.reason, _all_of(last, said), last.retry_at)
+
+
+def _all_of(first: Never | NotYet, said: Sequence[Never] | Sequence[NotYet]) -> str:
+    others = [each.detail for each in said if each is not first]
+    return "; ".join([first.detail, *others])
+
+
+def _refused(intent: DeletionIntent, rules: Rules) -> Refusal | None:
     """Return why this reaper may not execute such an intent, whatever its guards say."""
     action = intent.action
     if rules.allow and not _is_allowed(action, rules.allow):
-        return "not-allowed", "outside the reaper's allow-list"
-    if isinstance(action, events.AdvanceHorizon):
-        return None
-    if action.bypass_governance and not rules.allow_bypass:
-        return "bypass-not-allowed", "SEXTON_REAPER_ALLOW_BYPASS is off"
-    kinds = {type(guard) for guard in intent.guards}
-    if isinstance(action, events.DeletePrefix):
-        # Any other guard is about what the owner knew: under a prefix lies what others wrote since.
-        if events.PromiseGuard not in kinds:
-            return "prefix-needs-promise", "a whole prefix is only deleted when its owner has given it up"
-        if events.UnchangedGuard in kinds:
-            return "unchanged-without-keys", "no store checks a condition for a whole prefix"
-        why = prefix_refused(action, min_depth=rules.prefix_depth)
-        return ("prefix-refused", why) if why else None
-    if kinds == {events.UnchangedGuard}:
-        named = conditions_of(intent)
-        bare = next((key for phase in action.phases for key in phase if key not in named), None)
-        if bare is not None:
-            return "unguarded-key", f"no condition names it, and nothing else guards it: {bare!r}"
-    return None
+        return Refusal("not-allowed", "outside the reaper's allow-list")
+    if action.bypasses_governance and not rules.allow_bypass:
+        return Refusal("bypass-not-allowed", "SEXTON_REAPER_ALLOW_BYPASS is off")
+    conditions = conditions_of(intent.guards)
+    return action.guards_missing(intent.guards, conditions) or action.refusal(rules.prefix_depth)
 
 
-def _unsupported(action: events.Action) -> NotYet | None:
-    if isinstance(action, events.AdvanceHorizon):
-        return NotYet("action-not-executed", "AdvanceHorizon is not executed")
-    return None
-
-
-def _is_allowed(action: events.Action, allow: Allowed) -> bool:
-    match action:
-        case events.DeleteObjects():
-            names = [key for phase in action.phases for key in phase]
-        case events.DeletePrefix():
-            names = [action.prefix] if action.tombstone is None else [action.prefix, action.tombstone]
-        case _:
-            return True
-    prefixes = tuple(prefix for bucket, prefix in allow if bucket == action.bucket)
-    return bool(prefixes) and all(name.startswith(prefixes) for name in names)
-
-
-def _final(result: VerdictResult, reason: str, detail: str, log_offset: int | None) -> events.Verdict:
-    return events.Verdict(result, reason, detail, log_offset)
+def _is_allowed(action: Action, allow: Allowed) -> bool:
+    if action.place is None:
+        return True  # it touches no object
+    prefixes = tuple(prefix for bucket, prefix in allow if bucket == action.place)
+    return bool(prefixes) and all(name.startswith(prefixes) for name in action.reaches)

@@ -126,10 +126,12 @@ class Progress:
 def _for_people(line: dict[str, Any]) -> str:
     if line["event"] == "micro_batch":
         words = " ".join(f"{kind}={n}" for kind, n in sorted(line["intents"].items()))
+        held = "".join(f"; held {name}: {why}" for name, why in sorted(line["held_buckets"].items()))
         return (
-            f"reaper: {line['records']:,} records, {line['keys']:,} keys in {line['seconds']:.1f} s "
-            f"({line['keys_per_s']:,} keys/s) {words}; backlog {line['backlog']:,}, "
-            f"oldest {line['oldest_pending_s']:.0f} s, done in {line['eta_s']:.0f} s"
+            f"reaper: {line['topic']}: {line['records']:,} records, {line['keys']:,} keys in "
+            f"{line['seconds']:.1f} s ({line['keys_per_s']:,} keys/s) {words}; "
+            f"backlog {line['backlog']:,}, oldest {line['oldest_pending_s']:.0f} s, "
+            f"done in {line['eta_s']:.0f} s{held}"
         )
     if line["event"] == "held":
         hint = f"; {line['hint']}" if line["hint"] else ""

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sexton.schemas import events, records
-from sexton.schemas.checks import MAX_INTENT_BYTES
 from sexton.schemas.codec import Codec
 from sexton.schemas.events import OutcomeKind, VerdictResult
+from sexton.schemas.intents import MAX_INTENT_BYTES
 from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected
 from sexton.streaming_jobs.reaper.deferred.delay_levels import level_of
 from sexton.streaming_jobs.reaper.execute.outcomes import EARLIER_PHASE, SLOW_BUCKET
-from sexton.streaming_jobs.reaper.execute.results import Result
+from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.judge import NotYet
 
-__all__ = ["UNTRIED", "Row", "Settler", "key_count", "kind_of"]
+__all__ = ["UNTRIED", "Row", "Settler", "kind_of"]
 
 UNTRIED = {VerdictResult.NEVER: OutcomeKind.STALE, VerdictResult.REFUSED: OutcomeKind.REFUSED}
 # The worst outcome first: an intent has the outcome of its worst key (architecture, section 6).
@@ -78,7 +78,7 @@ class Settler:
     def outcome(self, decoded: Decoded, verdict: events.Verdict, result: Result | None) -> Row:
         """Return the outcome of an intent with its final outcome; `result` is None unless it was executed."""
         intent = decoded.intent
-        keys = key_count(intent.action)
+        keys = len(intent.action.keys)
         if result is None:
             counts, named = Counter({UNTRIED[verdict.result]: keys}), []
             kind = UNTRIED[verdict.result]
@@ -91,7 +91,7 @@ class Settler:
             events.Outcome(
                 intent_id=intent.intent_id,
                 tenant=intent.tenant,
-                bucket=_bucket(intent.action) or "",
+                bucket=intent.action.place or "",
                 outcome=kind,
                 keys=counts.total(),
                 counts={each.value: number for each, number in counts.items() if number},
@@ -131,7 +131,7 @@ class Settler:
             decoded, why.reason, why.detail, attempt, retry_at=why.retry_at, unknown=unknown, keys=keys
         )
 
-    def held(self, decoded: Decoded, result: Result, progress: PrefixProgress | None = None) -> Row:
+    def held(self, decoded: Decoded, result: Result) -> Row:
         """Return the copy of an intent that its bucket held; its age counts from the first time."""
         assert result.held is not None
         waited = decoded.waited
@@ -145,12 +145,14 @@ class Settler:
             attempt,
             since=since,
             unknown=result.unknown or (waited is not None and waited.effect_unknown),
-            progress=progress,
+            progress=result.progress,
             keys=result.keys,
         )
 
-    def goes_on(self, decoded: Decoded, progress: PrefixProgress) -> Row:
+    def goes_on(self, decoded: Decoded, result: Result) -> Row:
         """Return the copy of a prefix delete that is done in slices, with what is gone so far."""
+        progress = result.progress
+        assert progress is not None
         detail = f"{progress.gone} objects are gone, the rest continues"
         return self._deferred(decoded, "slice", detail, 1, progress=progress)
 
@@ -216,7 +218,7 @@ class Settler:
                 detail=detail,
                 intent_id=intent.intent_id if intent else None,
                 tenant=intent.tenant if intent else None,
-                bucket=_bucket(intent.action) if intent else None,
+                bucket=intent.action.place if intent else None,
                 keys=keys,
                 raw_key=_kept(record, record.key),
                 raw_value=_kept(record, record.value),
@@ -249,11 +251,6 @@ def _exceptions(result: Result, kind: OutcomeKind) -> list[events.KeyOutcome]:
     ]
 
 
-def key_count(action: events.Action) -> int:
-    """Return how many keys an action names."""
-    return sum(map(len, action.phases)) if isinstance(action, events.DeleteObjects) else 0
-
-
 def _kept(record: Record, raw: bytes | None) -> bytes | None:
     """Return the bytes; of a record that is far too large their beginning, as its dead letter has to fit."""
     return raw if raw is None or record.size <= 2 * MAX_INTENT_BYTES else raw[:_KEPT_OF_TOO_LARGE]
@@ -261,7 +258,3 @@ def _kept(record: Record, raw: bytes | None) -> bytes | None:
 
 def _instant(record: Record) -> datetime:
     return datetime.fromtimestamp(record.written_at_us / 1e6, UTC)
-
-
-def _bucket(action: events.Action) -> str | None:
-    return None if isinstance(action, events.AdvanceHorizon) else action.bucket

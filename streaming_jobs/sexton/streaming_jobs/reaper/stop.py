@@ -55,7 +55,7 @@ class StopFlag:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._event.is_set():
-            self._give_up("asked twice")
+            self._give_up("as asked twice")
             return
         self._event.set()
         timer = threading.Timer(self._grace_s, self._give_up, args=(f"after {self._grace_s:g} s",))
@@ -63,7 +63,8 @@ class StopFlag:
         timer.start()
 
     def _give_up(self, why: str) -> None:
-        print(f"reaper: running micro-batch abandoned {why}; nothing of it is committed", file=sys.stderr)
+        message = f"running micro-batch abandoned {why}; nothing of it is committed"
+        print(f"reaper: {message}: the next start processes it again", file=sys.stderr)
         sys.stderr.flush()
         self._abandon()
         os._exit(EXIT_ABANDONED)

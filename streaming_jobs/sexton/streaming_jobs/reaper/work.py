@@ -15,25 +15,31 @@ from pyspark import TaskContext
 from sexton.issuer.client import IssuerClient, Subject
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
-from sexton.schemas.conditions import conditions_of
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.windows import Window
 from sexton.storage import StoreSettings, open_deleter
 from sexton.storage.wire import open_to_all
 from sexton.streaming_jobs.budget import NoBudget, open_budget
 from sexton.streaming_jobs.reaper import clients
-from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress
+from sexton.streaming_jobs.reaper.actions.registry import ROOMS as ACTIONS
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, decode, decode_deferred, doubted
 from sexton.streaming_jobs.reaper.execute.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
-from sexton.streaming_jobs.reaper.execute.results import untried
 from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
-from sexton.streaming_jobs.reaper.judge import NotYet, Rules, judge, parse_allow, probes_under, subjects
+from sexton.streaming_jobs.reaper.judge import (
+    Facts,
+    NotYet,
+    Rules,
+    judge,
+    parse_allow,
+    probes_under,
+    subjects,
+)
 from sexton.streaming_jobs.reaper.plan import TaskPlan, check_below
 from sexton.streaming_jobs.reaper.recovery.key_progress import Before
-from sexton.streaming_jobs.reaper.settle import UNTRIED, Row, Settler, key_count, kind_of
+from sexton.streaming_jobs.reaper.settle import UNTRIED, Row, Settler, kind_of
 
 __all__ = ["Work", "open_work", "pieces", "settle", "take"]
 
@@ -149,7 +155,7 @@ def _work_off(work: Work, piece: list[Record]) -> None:
             new = [s for s in subjects(d.intent, partition_of(d)) if s not in work.asked]
             work.unasked.update(new)
             (work.waiting if new else known).append(d)
-            work.waiting_keys += key_count(d.intent.action) if new else 0
+            work.waiting_keys += len(d.intent.action.keys) if new else 0
     _judge_and_execute(work, known)
     if _worth_asking(work):
         _judge_waiting(work)
@@ -189,17 +195,12 @@ def _judge_and_execute(work: Work, decoded: list[Decoded]) -> None:
 
 
 def _execution(work: Work, decoded: Decoded) -> Execution:
-    intent, waited, plan = decoded.intent, decoded.waited, work.plan
-    assert not isinstance(intent.action, events.AdvanceHorizon)  # nothing of it is judged `pass`
-    execution = Execution(intent.action)
-    if len(intent.guards) > 1 or isinstance(intent.guards[0], events.UnchangedGuard):
-        execution.conditions = conditions_of(intent)
-    execution.before = decoded.before
+    intent, waited = decoded.intent, decoded.waited
+    execution = ACTIONS[type(intent.action)].begin(intent, waited, decoded.before)
     execution.earlier = _earlier(work, decoded)
-    if waited is not None:
-        execution.progress = PrefixProgress(waited.gone, waited.after)
-        limit = timedelta(seconds=plan.settings.reaper_age_limit_s)
-        execution.overdue = waited.waiting_since is not None and work.now - waited.waiting_since > limit
+    if waited is not None and waited.waiting_since is not None:
+        limit = timedelta(seconds=work.plan.settings.reaper_age_limit_s)
+        execution.overdue = work.now - waited.waiting_since > limit
     return execution
 
 
@@ -276,19 +277,16 @@ def _ask(work: Work) -> None:
 
 def _judge(work: Work, decoded: list[Decoded]) -> list[_Settling]:
     passed: list[_Settling] = []
+    facts = Facts(work.plan.topic_id, work.plan.log_offset, work.now, work.windows, work.forgotten)
     for d in decoded:
         judgement = judge(
             d.intent,
             work.settler.position(d),
-            work.windows,
-            topic_id=work.plan.topic_id,
-            log_offset=work.plan.log_offset,
-            now=work.now,
-            rules=work.rules,
-            forgotten=work.forgotten,
+            facts,
+            work.rules,
         )
         if isinstance(judgement, NotYet):
-            work.counts.add(DEFERRED, key_count(d.intent.action))
+            work.counts.add(DEFERRED, len(d.intent.action.keys))
             work.rows.append(work.settler.waits(d, judgement))
             continue
         settling = _Settling(d, judgement)
@@ -326,24 +324,19 @@ def _settle_one(work: Work, decoded: Decoded, verdict: events.Verdict, execution
     if execution is not None:
         result = work.executor.result(execution)
     elif (waited := decoded.waited) and (decoded.before or waited.gone or waited.effect_unknown):
-        result = untried(
-            waited,
-            decoded.intent.action,
-            decoded.before,
-            UNTRIED[verdict.result],
-            work.executor.deleter,
-        )
+        action = decoded.intent.action
+        untried = ACTIONS[type(action)].untried
+        result = untried(action, waited, decoded.before, UNTRIED[verdict.result], work.executor.deleter)
     else:
         result = None
     if result is not None:
-        if execution is not None and execution.step is not None and execution.step.state == "more":
+        if result.continues:
             counts.add(DEFERRED)
-            work.rows.append(settler.goes_on(decoded, execution.step.progress))
+            work.rows.append(settler.goes_on(decoded, result))
             return
         if result.held is not None:
-            counts.add(DEFERRED, key_count(decoded.intent.action))
-            step = execution.step if execution is not None else None
-            work.rows.append(settler.held(decoded, result, step.progress if step else None))
+            counts.add(DEFERRED, len(decoded.intent.action.keys))
+            work.rows.append(settler.held(decoded, result))
             return
         dead = settler.dead_letter(decoded, result)
         if dead is not None:
@@ -351,7 +344,7 @@ def _settle_one(work: Work, decoded: Decoded, verdict: events.Verdict, execution
         counts.settled(kind_of(result).value, {kind.value: n for kind, n in result.counts.items()})
     else:
         kind = UNTRIED[verdict.result].value
-        counts.settled(kind, {kind: key_count(decoded.intent.action)})
+        counts.settled(kind, {kind: len(decoded.intent.action.keys)})
         if verdict.result is events.VerdictResult.REFUSED and _earlier(work, decoded) is not None:
             # Allowed then, its keys may be gone. Where it is not allowed now, nothing is verified either.
             verdict = replace(verdict, detail=f"{verdict.detail}; {_BEGUN_BEFORE}")

@@ -6,23 +6,17 @@ One thread queues, sends and takes in; see `buckets` for what waits where, `repl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault
 from sexton.storage import MAX_KEYS, READY, Abilities, BatchResult, Delete
-from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import (
-    PrefixProgress,
-    PrefixState,
-    PrefixStep,
-)
 from sexton.streaming_jobs.reaper.execute.bucket import Batch, Bucket
-from sexton.streaming_jobs.reaper.execute.execution import Execution, items_of, names_of
+from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.inbox import JOBS, Inbox
-from sexton.streaming_jobs.reaper.execute.items import EraseAll
+from sexton.streaming_jobs.reaper.execute.items import EraseAll, names_of
 from sexton.streaming_jobs.reaper.execute.jobs import denies_all, erase_key, fault_of_call
 from sexton.streaming_jobs.reaper.execute.outcomes import SLOW_BUCKET, ItemOutcome, Step, is_throttled
 from sexton.streaming_jobs.reaper.execute.paced import Deleter, OnePacer, PacedDeleter
@@ -38,8 +32,9 @@ T = TypeVar("T")
 class Sender:
     """Works the buckets of one task off.
 
-    `phased` are the intents whose next phase waits, `prefixes` those of a prefix; the executor's are their
-    turns. `fault` is what is wrong with everything, once something is.
+    `later` are the intents of which more is to come once all is acknowledged that was queued, `last` those
+    that come after them; their turns are the stage's. `fault` is what is wrong with everything, once
+    something is.
     """
 
     deleter: Deleter
@@ -48,8 +43,8 @@ class Sender:
     probes_under: Mapping[str, str] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
     dry: bool = False
-    phased: list[Execution] = field(default_factory=list)
-    prefixes: list[Execution] = field(default_factory=list)
+    later: list[Execution] = field(default_factory=list)
+    last: list[Execution] = field(default_factory=list)
     request_ids: list[str] = field(default_factory=list)
     requests: int = 0
     keys_sent: int = 0
@@ -68,39 +63,6 @@ class Sender:
         else:
             under = self.probes_under.get(bucket.name, "")
             self.job(bucket, lambda: self.deleter.probe(bucket.name, under), self._probed)
-
-    def begin(self, execution: Execution, bucket: Bucket) -> None:
-        """Queue the first phase of an intent; prefixes and later phases wait for all that can go before."""
-        if isinstance(execution.action, events.DeletePrefix):
-            if self.dry:
-                execution.step = PrefixStep(PrefixState.DONE, PrefixProgress(gone=1))  # nothing is listed
-            else:
-                self.prefixes.append(execution)
-            return
-        self.queue(execution, bucket, execution.left[0])
-        if len(execution.left) > 1:
-            self.phased.append(execution)
-
-    def queue(self, execution: Execution, bucket: Bucket, keys: Sequence[str]) -> None:
-        """Queue keys of an intent, those that nobody has queued before."""
-        # A dry run does not know what the store can check.
-        items = keys if self.dry else items_of(execution, keys, bucket)
-        execution.phases.append(items)
-        plain = items is keys
-        touched = execution.touched(items)
-        if touched:
-            known = bucket.sent_before
-            known.update((item, attempt.beside(known.get(item))) for item, attempt in touched.items())
-        new: Sequence[Any] = bucket.unseen(keys) if plain else bucket.unseen_items(items)
-        if not new:
-            return
-        if touched and bucket.creates_markers:
-            new = bucket.verify_first(new)
-        if plain:
-            bucket.waiting.items += new  # type: ignore[arg-type]  # they are this intent's keys
-            bucket.users.add(execution, len(new))
-        else:
-            bucket.queue(execution, new)
 
     def pump(self, bucket: Bucket) -> None:
         """Take in what has come back, and send what fills a request."""
@@ -163,6 +125,10 @@ class Sender:
         """Return a deleter for a job on a bucket."""
         return PacedDeleter(self.deleter, self.pacer, self.probes_under.get(bucket, ""))
 
+    def out_of_time(self) -> bool:
+        """Return whether the slice of time is over that one task gives to what is slow."""
+        return self.clock() - self.started > self.replies.limits.slice_s
+
     def note(self, fault: str | None) -> None:
         """Remember what is wrong with everything; the first one counts."""
         self.fault = self.fault or fault
@@ -200,7 +166,7 @@ class Sender:
         self.replies.probed(bucket)
         waiting, bucket.unprobed = bucket.unprobed, []
         for execution in waiting:
-            self.begin(execution, bucket)
+            execution.start(self)
         self._advance(bucket, flush=False)
 
     @staticmethod
@@ -271,7 +237,7 @@ class Sender:
         """
         if len(self.buckets) < 2 or not bucket.tries:
             return
-        if self.clock() - self.started > self.replies.limits.slice_s and bucket.has_unsent:
+        if self.out_of_time() and bucket.has_unsent:
             self.replies.close(
                 bucket, ItemOutcome(None, SLOW_BUCKET, "its slice of time is over: the rest continues later")
             )

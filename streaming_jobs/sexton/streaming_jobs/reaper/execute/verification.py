@@ -16,7 +16,7 @@ from typing import Protocol
 from sexton.schemas.errors import EnvironmentFault, StoreUnavailable
 from sexton.storage import Abilities, Calls, CredentialsUnavailable, KeyState, Kind, NoReply, StoreRefused
 from sexton.storage.errors_table import Scope, classify, classify_single
-from sexton.storage.states_of import key_state, unreadable
+from sexton.storage.states_of import key_state, unavailable, unreadable
 from sexton.storage.wire import RawReply, retry_after
 from sexton.storage.xml_body import key_problem
 from sexton.streaming_jobs.reaper.execute.outcomes import Presence
@@ -104,11 +104,9 @@ def state_of(error: StoreRefused | EnvironmentFault) -> KeyState:
         return KeyState(
             row.kind, error.code, str(error), error.status, row.effect, retry_after_s=error.retry_after_s
         )
-    code = error.code if isinstance(error, NoReply) else type(error).__name__
     if isinstance(error, NoReply | CredentialsUnavailable):
-        row = classify(Scope.REQUEST, code, 0)
-        return KeyState(row.kind, code, str(error), 0, row.effect)
-    return KeyState(Kind.ENVIRONMENT, code, str(error), 0)
+        return unavailable(error)
+    return KeyState(Kind.ENVIRONMENT, type(error).__name__, str(error), 0)
 
 
 @dataclass(slots=True)

@@ -43,6 +43,7 @@ _READS = 20
 _READ_AGAIN_S = 0.1
 _BAD_CHECKSUM = "ChecksumException"
 _SHORTEST = len("v1\n{}")
+_SPARKS = ("commits", "offsets", "sources", "state", "lost+found")  # Spark's, and a new volume's own
 _STARTED = "sources/0/0"  # where the first micro-batch starts
 
 
@@ -198,6 +199,7 @@ class Checkpoint:
         refused: Py4JJavaError | None = None
         try:
             if self._read(_IDENTITY) is None:
+                self._check_nobody_elses()
                 self._write(self._path(_IDENTITY), uuid.uuid4().hex, overwrite=False)
         except Py4JJavaError as error:
             refused = error  # unless another reaper made it at this moment
@@ -212,6 +214,18 @@ class Checkpoint:
                 return text
             time.sleep(_READ_AGAIN_S)  # it is being written
         raise _damaged(_IDENTITY, "it is no id")
+
+    def _check_nobody_elses(self) -> None:
+        """Raise CheckpointRefused for a folder in which somebody else's files are: it is none of ours."""
+        found = self._fs.listStatus(self._root) if self._fs.exists(self._root) else []
+        names = sorted(str(status.getPath().getName()) for status in found)
+        ours = (_NAME, _METADATA, _WAITING, _WAITING_BEGUN, *_SPARKS)
+        others = [name for name in names if name not in ours and not name.startswith(".")]
+        if others:
+            raise CheckpointRefused(
+                f"the folder is no checkpoint, and not empty: {self._name}: {others[0]}",
+                hint="SEXTON_CHECKPOINT names a checkpoint, or a folder that is empty or not there yet",
+            )
 
     def binding(self) -> Binding | None:
         """Return what the checkpoint is bound to, None for a new one; raises CheckpointRefused."""

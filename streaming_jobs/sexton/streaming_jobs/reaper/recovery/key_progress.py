@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from itertools import chain, pairwise
 
 from sexton.schemas import events
+from sexton.schemas.actions import ActionRoom
 from sexton.schemas.events import OutcomeKind
 from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
 
@@ -40,12 +41,14 @@ class Before:
     request_ids: Sequence[str] = ()
 
 
-def before_of(action: events.DeleteObjects, progress: events.KeyProgress) -> Before:
+def before_of(action: ActionRoom, progress: events.KeyProgress) -> Before:
     """Return what a deferred copy says of the keys of its intent.
 
     Raises ValueError when it does not fit the intent.
     """
-    keys = list(chain.from_iterable(action.phases))
+    keys = action.keys
+    if not action.key_phases:
+        raise ValueError("it names no keys")
     done: dict[int, tuple[OutcomeKind, str]] = {}
     for each in progress.done:
         if each.outcome not in GONE:
@@ -57,7 +60,7 @@ def before_of(action: events.DeleteObjects, progress: events.KeyProgress) -> Bef
     unknown = frozenset(keys[number] for number in _numbers(progress.unknown, len(keys)))
     left: list[list[str]] = []
     first = 0
-    for phase in action.phases:
+    for phase in action.key_phases:
         left.append([key for number, key in enumerate(phase, first) if number not in done])
         first += len(phase)
     since = progress.sent_since.timestamp() if progress.sent_since else None

@@ -24,7 +24,6 @@ from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import (
     PrefixProgress,
     PrefixState,
     PrefixStep,
-    prefix_refused,
 )
 from sexton.streaming_jobs.reaper.execute.verification import state_of
 
@@ -56,10 +55,10 @@ def work_prefix(
     only bypassed where both the action asks for it and `allow_bypass` is set. Raises InvalidEvent for a
     prefix that no judge lets pass.
     """
-    why = prefix_refused(action)
+    why = action.refusal()
     if why is not None:
         # The last line before a bucket's worth of objects: it does not count on who called.
-        raise InvalidEvent(why)
+        raise InvalidEvent(why.detail)
     try:
         abilities = deleter.probe(action.bucket)
     except (StoreRefused, EnvironmentFault) as error:

@@ -1,4 +1,4 @@
-"""Which prefixes may be deleted at all, how far one has come, and what one step did to it."""
+"""How far a prefix has come, and what one step did to it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from sexton.schemas import events
 from sexton.storage import KeyState
 
-__all__ = ["FIRST_PASS_OVER", "PrefixProgress", "PrefixState", "PrefixStep", "prefix_refused"]
+__all__ = ["FIRST_PASS_OVER", "PrefixProgress", "PrefixState", "PrefixStep"]
 
 FIRST_PASS_OVER = ""
 """`PrefixProgress.after` once everything was listed and tried: what is listed now is left over, or new."""
@@ -53,21 +52,3 @@ class PrefixStep:
     note: str = ""
     request_ids: tuple[str, ...] = ()
     unknown: bool = False
-
-
-def prefix_refused(action: events.DeletePrefix, *, min_depth: int = 1) -> str | None:
-    """Return why a prefix may not be deleted, None when it may; `min_depth` counts segments below the bucket.
-
-    A whole bucket is never deleted: settings can ask for more depth, not for less than one segment.
-    """
-    prefix, needed = action.prefix, max(min_depth, 1)
-    if not prefix.endswith("/"):
-        return f"a prefix must not be empty and must end in '/': {prefix!r}"
-    depth = sum(1 for segment in prefix.split("/") if segment)
-    if depth < needed:
-        return f"a prefix needs at least {needed} segments below the bucket: {prefix!r}"
-    if action.mode is events.DeleteMode.ERASE_VERSION:
-        return "a version id is needed to erase one version, and a prefix has none"
-    if action.tombstone == "":
-        return "a tombstone needs a key"
-    return None

@@ -1,0 +1,28 @@
+"""The guard of boundary files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sexton.schemas.errors import InvalidEvent
+from sexton.schemas.guards.room import GuardRoom
+
+__all__ = ["BoundaryGuard"]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryGuard(GuardRoom):
+    """True once the durable boundary of the namespace is at least `id`."""
+
+    namespace: str
+    id: int
+
+    def check(self) -> None:
+        """Raise InvalidEvent without a namespace."""
+        if not self.namespace:
+            raise InvalidEvent("a boundary guard needs a namespace")
+
+    @property
+    def text(self) -> str:
+        """Namespace and id."""
+        return f"boundary {self.namespace} >= {self.id}"

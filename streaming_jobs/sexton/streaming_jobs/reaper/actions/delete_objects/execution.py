@@ -1,0 +1,174 @@
+"""One intent of named keys on its way: phase by phase, each started when all before it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from sexton.schemas.actions import DeleteMode, DeleteObjects
+from sexton.schemas.events import OutcomeKind
+from sexton.schemas.guards import KeyCondition
+from sexton.streaming_jobs.reaper.actions.delete_objects.expiry import expire
+from sexton.streaming_jobs.reaper.actions.delete_objects.items import item_of
+from sexton.streaming_jobs.reaper.actions.delete_objects.results import result_of
+from sexton.streaming_jobs.reaper.execute.execution import Execution
+from sexton.streaming_jobs.reaper.execute.items import Item, key_of
+from sexton.streaming_jobs.reaper.execute.outcomes import Earlier, ItemOutcome
+from sexton.streaming_jobs.reaper.execute.result import Result
+from sexton.streaming_jobs.reaper.execute.verification import Verifier
+from sexton.streaming_jobs.reaper.recovery.key_progress import GONE, Before
+
+if TYPE_CHECKING:
+    from sexton.streaming_jobs.reaper.execute.sender import Sender
+
+__all__ = ["ObjectsExecution", "Refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a key may not be sent as it stands: nothing would check its condition."""
+
+    key: str
+    outcome: ItemOutcome
+
+
+@dataclass(slots=True)
+class ObjectsExecution(Execution):
+    """`phases` are the items queued so far, `clear` counts the phases that were seen to be gone.
+
+    `before` is what earlier attempts are known to have settled, key by key; `earlier` one that may have sent
+    any of its keys. `blocked` is the outcome that keeps later phases from being sent. `final_outcomes` are
+    those of its items past the age limit: the bucket's are those of all intents that name them.
+    """
+
+    action: DeleteObjects
+    conditions: Mapping[str, KeyCondition] = field(default_factory=dict)
+    before: Before | None = None
+    phases: list[Sequence[Item]] = field(default_factory=list)
+    clear: int = 0
+    refused: list[Refused] = field(default_factory=list)
+    blocked: ItemOutcome | None = None
+    final_outcomes: dict[Item, ItemOutcome] = field(default_factory=dict)
+
+    # -- the stage's calls
+
+    def start(self, sender: Sender) -> None:
+        """Queue the first phase; later ones wait for all that can go before."""
+        self._queue(sender, self.left[0])
+        if len(self.left) > 1:
+            sender.later.append(self)
+
+    def proceed(self, sender: Sender) -> bool:
+        """Queue the next phase if everything before it is gone; return whether more are to come."""
+        self.blocked = self.blocking()
+        if self.blocked is not None:
+            return False
+        if self.bucket.closed is not None:
+            self.held = self.bucket.closed
+            return False
+        number = len(self.phases)
+        self._queue(sender, self.left[number])
+        return len(self.left) > number + 1
+
+    def expire(self, verifier: Verifier) -> None:
+        """Decide what is still held; raises EnvironmentFault."""
+        expire(self, verifier)
+
+    def result(self, request_ids: Sequence[str]) -> Result:
+        """Return its keys by outcome, or what is known of each while it waits."""
+        return result_of(self, request_ids)
+
+    # -- what is sent
+
+    @property
+    def left(self) -> Sequence[Sequence[str]]:
+        """The keys of each phase that have no final outcome from an earlier attempt."""
+        return self.before.left if self.before else self.action.phases
+
+    def items(self, keys: Sequence[str]) -> Sequence[Item]:
+        """Return what is sent for these keys; those that may not be sent are noted as refused."""
+        plain = self.action.mode is DeleteMode.HIDE or not self.bucket.creates_markers
+        if not self.conditions and plain:
+            return keys
+        items: list[Item] = []
+        for key in keys:
+            item = item_of(key, self.conditions.get(key), self.action.mode, self.bucket)
+            if isinstance(item, ItemOutcome):
+                self.refused.append(Refused(key, item))
+            else:
+                items.append(item)
+        return items
+
+    def _queue(self, sender: Sender, keys: Sequence[str]) -> None:
+        """Queue keys, those that nobody has queued before."""
+        bucket = self.bucket
+        # A dry run does not know what the store can check.
+        items = keys if sender.dry else self.items(keys)
+        self.phases.append(items)
+        plain = items is keys
+        touched = self.touched(items)
+        if touched:
+            known = bucket.sent_before
+            known.update((item, attempt.beside(known.get(item))) for item, attempt in touched.items())
+        new: Sequence[Any] = bucket.unseen(keys) if plain else bucket.unseen_items(items)
+        if not new:
+            return
+        if touched and bucket.creates_markers:
+            new = bucket.verify_first(new)
+        if plain:
+            bucket.waiting.items += new  # type: ignore[arg-type]  # they are this intent's keys
+            bucket.users.add(self, len(new))
+        else:
+            bucket.queue(self, new)
+
+    # -- what became of it
+
+    def touched(self, items: Iterable[Item]) -> dict[Item, Earlier]:
+        """Return those items that an earlier attempt may have deleted."""
+        if self.earlier is not None:
+            return dict.fromkeys(items, self.earlier)
+        if self.before is None or not self.before.unknown:
+            return {}
+        earlier = Earlier(self.before.sent_since)
+        return {item: earlier for item in items if key_of(item) in self.before.unknown}
+
+    def attempt_at(self, item: Item) -> Earlier | None:
+        """Return the attempt, of this task or an earlier one, that may have deleted an item."""
+        earlier = self.bucket.sent_before.get(item) or self.touched([item]).get(item)
+        outcome = self.outcome(item)
+        unknown = outcome is not None and outcome.unknown
+        return earlier or (Earlier(self.bucket.started) if unknown else None)
+
+    def outcome(self, item: Item) -> ItemOutcome | None:
+        """Return a queued item's outcome, None for plainly gone."""
+        return self.final_outcomes.get(item) or self.bucket.outcomes.get(item)
+
+    def outcomes(self) -> Iterator[tuple[Item, ItemOutcome | None]]:
+        """Yield each item that was queued with its outcome, None for plainly gone."""
+        for phase in self.phases:
+            for item in phase:
+                yield item, self.outcome(item)
+
+    def blocking(self) -> ItemOutcome | None:
+        """Return the outcome of a queued key that is not gone, so that no later phase may start.
+
+        One that waits comes first, as the intent does; a dead letter last: it is replayed, and what stays
+        for another reason would not be among its keys.
+        """
+        if self.held is not None:
+            return self.held
+        bad = [refused.outcome for refused in self.refused]
+        if self.bucket.outcomes or self.final_outcomes:
+            met = map(self.outcome, chain.from_iterable(self.phases[self.clear :]))
+            # What stands under a key of this phase may need what a later phase would delete.
+            bad += [f for f in met if f is not None and (f.kind not in GONE or f.stands)]
+        if not bad:
+            self.clear = len(self.phases)
+        return min(bad, key=_hold, default=None)
+
+
+def _hold(outcome: ItemOutcome) -> int:
+    """Return how an outcome stands before others that hold up a phase, the least first."""
+    return 0 if outcome.kind is None else 2 if outcome.kind is OutcomeKind.DEAD_LETTERED else 1

@@ -1,0 +1,78 @@
+"""Named keys that their bucket held past the age limit: each is verified once more and decided about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sexton.schemas.actions import DeleteMode
+from sexton.storage import MAX_KEYS, Ability, Delete
+from sexton.streaming_jobs.reaper.execute.bucket import Bucket
+from sexton.streaming_jobs.reaper.execute.expiry import expired, listed
+from sexton.streaming_jobs.reaper.execute.items import EraseAll, Item, key_of, names_of
+from sexton.streaming_jobs.reaper.execute.outcomes import Presence
+from sexton.streaming_jobs.reaper.execute.verification import Verifier, verify
+
+if TYPE_CHECKING:
+    from sexton.streaming_jobs.reaper.actions.delete_objects.execution import ObjectsExecution
+
+__all__ = ["expire"]
+
+
+def expire(execution: ObjectsExecution, verifier: Verifier) -> None:
+    """Decide what of an execution is still held; raises EnvironmentFault."""
+    held = execution.blocking()
+    if held is None or held.kind is not None:
+        return
+    bucket = execution.bucket
+    # Nothing more is sent for it, so that phases make no difference any more.
+    for phase in execution.left[len(execution.phases) :]:
+        items = execution.items(phase) if bucket.abilities else _asked(execution, phase)
+        execution.phases.append(items)
+        execution.final_outcomes.update((item, held) for item in items if item not in bucket.seen)
+    execution.held = execution.blocked = None
+    waiting = [item for item, outcome in execution.outcomes() if outcome is not None and outcome.kind is None]
+    for start in range(0, len(waiting), MAX_KEYS):
+        _decide(execution, waiting[start : start + MAX_KEYS], verifier)
+
+
+def _asked(execution: ObjectsExecution, keys: Sequence[str]) -> list[Item]:
+    """Return what is to be verified for keys of a bucket that never said what it is."""
+    if execution.action.mode is DeleteMode.ERASE_ALL_VERSIONS:
+        return [EraseAll(key) for key in keys]
+    conditions = execution.conditions
+    return [Delete(key, version_id=c.version_id) if (c := conditions.get(key)) else key for key in keys]
+
+
+def _decide(execution: ObjectsExecution, items: Sequence[Item], verifier: Verifier) -> None:
+    bucket = execution.bucket
+    whole = [item for item in items if not isinstance(item, EraseAll)]
+    keys, versions = names_of(whole)
+    found = verify(verifier, bucket.name, keys, versions=versions)
+    for item in items:
+        outcome = execution.outcome(item)
+        assert outcome is not None
+        maybe_sent = execution.attempt_at(item) is not None
+        if isinstance(item, EraseAll):
+            there = _versions_left(verifier, bucket, item.key)
+        else:
+            there = found[key_of(item)].presence
+        execution.final_outcomes[item] = expired(outcome, there, maybe_sent=maybe_sent)
+
+
+def _versions_left(verifier: Verifier, bucket: Bucket, key: str) -> Presence:
+    """Return whether a version or marker of a key is there; a HEAD of the key shows only the newest."""
+    known = bucket.abilities
+    exact = False
+
+    def found() -> bool:
+        nonlocal exact
+        page = verifier.calls.versions_of(bucket.name, key)
+        exact = page.encoded
+        return bool(page.versions)
+
+    left = listed(found)
+    # Where a key need not stand before those that begin with it, one page shows only what is there.
+    in_order = known is not None and known.lists_in_order is Ability.YES
+    certain = exact and (left is Presence.PRESENT or in_order)
+    return left if certain else Presence.UNKNOWN

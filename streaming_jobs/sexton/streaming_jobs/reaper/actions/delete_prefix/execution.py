@@ -1,0 +1,160 @@
+"""One intent of a prefix on its way: a bounded slice of it, after all that is named has gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sexton.schemas.actions import DeleteMode, DeletePrefix
+from sexton.schemas.events import DeferredIntent, OutcomeKind
+from sexton.storage import Kind
+from sexton.streaming_jobs.reaper.actions.delete_prefix.passes import work_prefix
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import (
+    PrefixProgress,
+    PrefixState,
+    PrefixStep,
+)
+from sexton.streaming_jobs.reaper.execute.bucket import Bucket
+from sexton.streaming_jobs.reaper.execute.execution import Execution
+from sexton.streaming_jobs.reaper.execute.expiry import expired, listed
+from sexton.streaming_jobs.reaper.execute.items import EraseAll
+from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome, Presence
+from sexton.streaming_jobs.reaper.execute.result import Result
+from sexton.streaming_jobs.reaper.execute.verification import Verifier
+
+if TYPE_CHECKING:
+    from sexton.streaming_jobs.reaper.execute.sender import Sender
+
+__all__ = ["PrefixExecution", "untried"]
+
+
+@dataclass(slots=True)
+class PrefixExecution(Execution):
+    """`progress` is how far it had come before, `step` what this slice did, `final_outcome` past the age
+    limit.
+    """
+
+    action: DeletePrefix
+    progress: PrefixProgress = field(default_factory=PrefixProgress)
+    step: PrefixStep | None = None
+    final_outcome: ItemOutcome | None = None
+
+    # -- the stage's calls
+
+    def start(self, sender: Sender) -> None:
+        """Wait for all that is named; in a dry run nothing is listed, and it counts as one object."""
+        if sender.dry:
+            self.step = PrefixStep(PrefixState.DONE, PrefixProgress(gone=1))
+        else:
+            sender.last.append(self)
+
+    def proceed(self, sender: Sender) -> bool:
+        """Have its slice worked beside the requests; nothing comes after it."""
+        if self.bucket.closed is not None:
+            self.held = self.bucket.closed
+            return False
+        sender.job(
+            self.bucket,
+            lambda: work_prefix(
+                sender.paced(self.bucket.name),
+                self.action,
+                self.progress,
+                max_objects=sender.replies.limits.prefix_objects,
+                deadline=sender.out_of_time,
+                allow_bypass=sender.replies.limits.allow_bypass,
+            ),
+            lambda bucket, step: self._done(sender, bucket, step),
+        )
+        return False
+
+    def expire(self, verifier: Verifier) -> None:
+        """Decide about a prefix that is still held; raises EnvironmentFault."""
+        fault = self.step.fault if self.step is not None else None
+        held = self._held() or (ItemOutcome(None, fault.code, str(fault)) if fault is not None else None)
+        if held is None:
+            return
+        maybe_sent = self.earlier is not None or self._come().gone > 0
+        decided = expired(held, _left(verifier, self.action), maybe_sent=maybe_sent)
+        self.final_outcome = decided if decided.kind is not None else None
+
+    def result(self, request_ids: Sequence[str]) -> Result:
+        """Return what this slice and those before it came to."""
+        if self.final_outcome is not None:
+            return self._expired(self.final_outcome)
+        step, result = self.step, Result()
+        if step is None:
+            result.held, result.unknown = self._held(), self.earlier is not None
+            return result
+        result.request_ids = list(step.request_ids)
+        result.progress, result.continues = step.progress, step.state is PrefixState.MORE
+        if step.progress.gone:
+            result.effects[self._effect(step)] = step.progress.gone
+        _add_failed(step, result)
+        result.counts[OutcomeKind.DELETED] += step.progress.gone
+        if step.fault is not None:
+            result.held = ItemOutcome(None, step.fault.code, str(step.fault))
+            result.unknown = step.unknown
+        return result
+
+    # -- its own
+
+    def _done(self, sender: Sender, bucket: Bucket, step: PrefixStep) -> None:
+        self.step = step
+        if step.state is PrefixState.ENVIRONMENT:
+            sender.note(str(step.fault))
+        bucket.done += step.state is PrefixState.DONE
+        if step.fault is not None and step.state is PrefixState.BUCKET:
+            sender.replies.close(bucket, ItemOutcome(None, step.fault.code, str(step.fault)))
+
+    def _held(self) -> ItemOutcome | None:
+        """Return why nothing was tried: the bucket was closed before, or while it was the prefix's turn."""
+        return self.held or (self.bucket.closed if self.step is None else None)
+
+    def _come(self) -> PrefixProgress:
+        return self.step.progress if self.step is not None else self.progress
+
+    def _effect(self, step: PrefixStep) -> str:
+        """Return how its objects go, of all slices: in one mode all go the same way."""
+        effect = next((name for name in step.effects if name != "absent"), "")
+        if effect:
+            return effect
+        erases = self.action.mode is not DeleteMode.HIDE
+        return self.bucket.effect(EraseAll(self.action.bucket) if erases else self.action.bucket)
+
+    def _expired(self, outcome: ItemOutcome) -> Result:
+        """Return what became of a prefix that waited too long: what is gone, and that something is left."""
+        result = Result()
+        result.counts[OutcomeKind.DELETED] += self._come().gone
+        if outcome.kind is OutcomeKind.DEAD_LETTERED:
+            result.name(self.action.prefix, outcome)
+        return result
+
+
+def _add_failed(step: PrefixStep, result: Result) -> None:
+    for key, state in step.failed:
+        kind = OutcomeKind.REFUSED if state.kind is Kind.REFUSED else OutcomeKind.DEAD_LETTERED
+        result.name(key, ItemOutcome(kind, state.code, str(state)))
+    unnamed = step.failed_count - len(step.failed)
+    if unnamed:
+        most = result.counts.most_common(1)[0][0] if result.counts else OutcomeKind.DEAD_LETTERED
+        result.counts[most] += unnamed
+
+
+def _left(verifier: Verifier, action: DeletePrefix) -> Presence:
+    """Return whether something is there under a prefix."""
+    calls, bucket, prefix = verifier.calls, action.bucket, action.prefix
+    if action.mode is DeleteMode.ERASE_ALL_VERSIONS:
+        return listed(lambda: bool(calls.version_slice(bucket, prefix, limit=1).versions))
+    return listed(lambda: bool(calls.list_slice(bucket, prefix, limit=1).objects))
+
+
+def untried(
+    action: DeletePrefix, waited: DeferredIntent, before: object, kind: OutcomeKind, verifier: object
+) -> Result:
+    """Return what became of a prefix that waited and goes no further: what is gone, and this outcome."""
+    result = Result()
+    if waited.gone:
+        result.counts[OutcomeKind.DELETED] += waited.gone
+    result.name(action.prefix, ItemOutcome(kind))
+    return result

@@ -1,0 +1,38 @@
+"""What became of one intent: its keys by outcome, or what is known of each while it waits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from sexton.schemas.events import KeyProgress, OutcomeKind
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress
+from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome
+
+__all__ = ["Result"]
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of an intent: keys by outcome, those that are not of the most common outcome by name.
+
+    With `held` it has no outcome yet: it waits, `unknown` says whether some of its keys may be gone, and
+    `keys` which. `progress` is how far a prefix has come that waits, or, with `continues`, goes on in its
+    next slice.
+    """
+
+    counts: Counter[OutcomeKind] = field(default_factory=Counter)
+    named: list[tuple[str, ItemOutcome]] = field(default_factory=list)
+    effects: Counter[str] = field(default_factory=Counter)
+    request_ids: list[str] = field(default_factory=list)
+    held: ItemOutcome | None = None
+    unknown: bool = False
+    keys: KeyProgress | None = None
+    progress: PrefixProgress | None = None
+    continues: bool = False
+
+    def name(self, key: str, outcome: ItemOutcome) -> None:
+        """Count a key, and tell its outcome by name."""
+        assert outcome.kind is not None
+        self.counts[outcome.kind] += 1
+        self.named.append((key, outcome))

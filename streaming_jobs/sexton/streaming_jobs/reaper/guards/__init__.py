@@ -1,0 +1,22 @@
+"""How each guard is judged: one room for each, and `ROOMS` names them all.
+
+A guard without a room here is *not yet*: a newer reaper may know it. To add one, write its module and its
+line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sexton.schemas.guards import GenerationGuard, GuardRoom, NotBeforeGuard, PromiseGuard, UnchangedGuard
+from sexton.streaming_jobs.reaper.guards import generation, not_before
+from sexton.streaming_jobs.reaper.guards.room import Facts, Judging, Met, Never, NotYet, always
+
+__all__ = ["ROOMS", "Facts", "Judging", "Met", "Never", "NotYet"]
+
+ROOMS: Mapping[type[GuardRoom], Judging] = {
+    GenerationGuard: Judging(generation.verdict, generation.subjects),
+    NotBeforeGuard: Judging(not_before.verdict),
+    PromiseGuard: Judging(always),
+    UnchangedGuard: Judging(always),  # the store checks it, in the delete itself
+}

@@ -1,0 +1,48 @@
+"""Judging generation numbers: an intent passes where it stands in the window of its generation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sexton.issuer.client import Subject
+from sexton.schemas.events import Position, VerdictResult
+from sexton.schemas.guards import GenerationGuard
+from sexton.streaming_jobs.reaper.guards.room import MET, Facts, Never, Said
+
+__all__ = ["subjects", "verdict"]
+
+
+def subjects(guard: GenerationGuard, partition: int) -> Iterable[Subject]:
+    """Return what the issuer has to be asked about a guard of an intent that stands in this partition."""
+    return (Subject(guard.tenant, guard.generation, partition, guard.node, guard.node_generation),)
+
+
+def verdict(guard: GenerationGuard, position: Position, facts: Facts) -> Said:
+    """Return whether the position lies in the window, and on which side of it if not."""
+    if position.topic_id != facts.topic_id:
+        # Windows are offsets of the topic that is there now; they say nothing about another one's.
+        return Never("another-topic", f"it stood in a topic that is no more: {position.topic_id}")
+    (subject,) = subjects(guard, position.partition)
+    if subject not in facts.windows:
+        message = f"the log does not know tenant {guard.tenant!r}"
+        return Never("unknown-tenant", message, VerdictResult.REFUSED)
+    window = facts.windows[subject]
+    name = f"generation {guard.generation} of {guard.tenant!r}"
+    if window is None:
+        return _without_window(name, position.offset, facts.forgotten.get(subject))
+    if window.covers(position.offset):
+        return MET
+    if position.offset < window.start:
+        return Never("claimed-early", f"{name} was issued at offset {window.start}")
+    return Never("superseded", f"{name} ended at offset {window.until}")
+
+
+def _without_window(name: str, offset: int, ended: int | None) -> Never:
+    """Return the reason for an intent whose generation has no window, or a forgotten one.
+
+    Below `ended`, where only replays stand, nobody knows whether the intent lay in the window or beside it.
+    """
+    if ended is not None and offset >= ended:
+        return Never("superseded", f"{name} ended at or before offset {ended}")
+    message = f"{name} was never issued in this form, or ended before all that is not settled"
+    return Never("never-issued", message)
