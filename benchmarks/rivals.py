@@ -68,9 +68,7 @@ def _keys_between(bench: Bench, starts: list[int], ends: Mapping[int, int]) -> I
     codec = Codec()
     for record in read(bench.settings, records.INTENTS):
         if starts[record.partition] <= record.offset < ends.get(record.partition, 0):
-            action = codec.decode(record.value, events.DeletionIntent).action
-            assert isinstance(action, events.DeleteObjects)
-            yield from itertools.chain.from_iterable(action.phases)
+            yield from codec.decode(record.value, events.DeletionIntent).action.keys
 
 
 def s5cmd(bench: Bench, keys: Iterable[str], count: int) -> dict[str, Any]:

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.consumers.fold import PENDING, PRECEDENCE, better, count, fold
+from sexton.consumers.fold import PENDING, better, count, fold
 from sexton.schemas import events
 from sexton.schemas.events import OutcomeKind
+from sexton.schemas.outcomes import rank
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PLACE = events.Position("id", 0, 0)
@@ -31,7 +32,7 @@ def outcome(
     counts: Mapping[str, int], exceptions: Mapping[str, OutcomeKind] | None = None, intent_id: str = "i"
 ) -> events.Outcome:
     """Return an outcome with these counts and named keys."""
-    worst = min((OutcomeKind(kind) for kind in counts), key=lambda kind: PRECEDENCE[kind])
+    worst = min((OutcomeKind(kind) for kind in counts), key=rank)
     return events.Outcome(
         intent_id=intent_id,
         tenant="t",
@@ -83,7 +84,7 @@ def test_the_order_of_precedence() -> None:
     ranked = ["deleted", "changed", "refused", "stale", "cancelled", "dead-lettered"]
     for higher, lower in itertools.combinations(map(OutcomeKind, ranked), 2):
         assert better(higher, lower) is better(lower, higher) is higher
-    assert PRECEDENCE[OutcomeKind.DELETED] == PRECEDENCE[OutcomeKind.ABSENT]
+    assert rank(OutcomeKind.DELETED) == rank(OutcomeKind.ABSENT)
 
 
 def test_j_9_a_replay_that_finds_nothing_changes_no_word() -> None:

@@ -231,6 +231,34 @@ def test_never_beats_not_yet() -> None:
     assert verdict.result is VerdictResult.NEVER
 
 
+def test_never_of_any_guard_wins_and_names_what_else_can_never_hold() -> None:
+    """J-4: what can never hold comes before who is not known, which comes before what is not yet."""
+    unknown, superseded = events.GenerationGuard("nobody", 1), GUARD
+    asked = intent(unknown, events.NotBeforeGuard(NOW), superseded)
+    windows = {subjects(intent(superseded), 0)[0]: Window(0, 3)}
+
+    verdict = judge(asked, at(5), Facts("topic", 77, NOW, windows))
+
+    assert isinstance(verdict, events.Verdict)
+    assert (verdict.result, verdict.reason, verdict.log_offset) == (VerdictResult.NEVER, "superseded", 77)
+    assert "ended at offset 3" in verdict.detail
+    assert "does not know tenant 'nobody'" in verdict.detail
+
+
+def test_of_several_guards_that_wait_the_latest_instant_counts() -> None:
+    """Before it not all of them can hold; the text names each that is not met."""
+    soon, late = NOW + timedelta(hours=1), NOW + timedelta(hours=2)
+    first, last = events.NotBeforeGuard(soon), events.NotBeforeGuard(late)
+    guards: list[events.Guard] = [first, events.BoundaryGuard("db", 7), last]
+
+    waits = decide(intent(*guards, events.NotBeforeGuard(NOW - timedelta(hours=1))))
+
+    assert isinstance(waits, NotYet)
+    assert (waits.reason, waits.retry_at) == ("not-before", late)
+    for part in (soon.isoformat(), late.isoformat(), "no judge for BoundaryGuard"):
+        assert part in waits.detail
+
+
 def test_subject_carries_the_parts_of_the_first_form() -> None:
     """A guard with node parts is asked for with them, so that the issuer can refuse a wrong form."""
     guard = events.GenerationGuard("t", 8, "node", 3)

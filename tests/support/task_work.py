@@ -16,6 +16,7 @@ from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.decode import Record
 from sexton.streaming_jobs.reaper.execute.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
+from sexton.streaming_jobs.reaper.guards.asking import Questions
 from sexton.streaming_jobs.reaper.judge import Rules
 from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.settle import Settler
@@ -58,7 +59,8 @@ def work_of(
         limits = Limits(failure_threshold_s=2.0, prefix_objects=slices)
         executor = Executor(store, NoBudget(), limits, clock=Clock(), jitter=lambda: 0.0)
     settler = Settler(_CODEC, "", TOPIC_ID, given.deferred_topic_id, (0.0,), NOW)
-    return Work(given, _CODEC, issuer, executor, settler, rules or Rules(), NOW)
+    questions = Questions(issuer, TOPIC_ID, given.log_offset)
+    return Work(given, _CODEC, questions, executor, settler, rules or Rules(), NOW)
 
 
 def promised(action: events.Action, *guards: events.Guard) -> bytes:

@@ -15,20 +15,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sexton.schemas.events import DeadLetter, DeleteObjects, DeletionIntent, Outcome, OutcomeKind, Position
+from sexton.schemas.events import DeadLetter, DeletionIntent, Outcome, OutcomeKind, Position
+from sexton.schemas.outcomes import rank
 
-__all__ = ["PENDING", "PRECEDENCE", "Counts", "Folded", "better", "count", "fold"]
+__all__ = ["PENDING", "Counts", "Folded", "better", "count", "fold"]
 
 PENDING = "pending"
-PRECEDENCE: Mapping[OutcomeKind, int] = {
-    OutcomeKind.DELETED: 6,
-    OutcomeKind.ABSENT: 6,
-    OutcomeKind.CHANGED: 5,
-    OutcomeKind.REFUSED: 4,
-    OutcomeKind.STALE: 3,
-    OutcomeKind.CANCELLED: 2,
-    OutcomeKind.DEAD_LETTERED: 1,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +129,7 @@ def _rest(outcome: Outcome, named: Mapping[OutcomeKind, int]) -> OutcomeKind | N
 
 
 def _keys_of(intent: DeletionIntent | None) -> tuple[str, ...]:
-    if intent is None or not isinstance(intent.action, DeleteObjects):
-        return ()
-    return tuple(dict.fromkeys(key for phase in intent.action.phases for key in phase))
+    return () if intent is None else tuple(dict.fromkeys(intent.action.keys))
 
 
 def _best(words: Iterable[OutcomeKind | None]) -> OutcomeKind | None:
@@ -147,4 +137,4 @@ def _best(words: Iterable[OutcomeKind | None]) -> OutcomeKind | None:
 
 
 def _rank(kind: OutcomeKind | None) -> tuple[int, bool]:
-    return (0, False) if kind is None else (PRECEDENCE[kind], kind is OutcomeKind.DELETED)
+    return (0, False) if kind is None else (rank(kind), kind is OutcomeKind.DELETED)

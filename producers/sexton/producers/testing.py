@@ -20,7 +20,7 @@ from sexton.producers._transport import Delivered, Record, Report
 from sexton.schemas import records
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import IssuerUnavailable, RequestRefused
-from sexton.schemas.events import DeleteObjects, DeletionIntent
+from sexton.schemas.events import DeletionIntent
 from sexton.schemas.settings import Settings, load
 
 __all__ = ["FakeIssuer", "FakeSexton", "FakeTransport"]
@@ -176,10 +176,4 @@ class FakeSexton(Sexton):
     @property
     def keys(self) -> list[str]:
         """The keys of all these intents."""
-        return [
-            key
-            for intent in self.intents
-            if isinstance(intent.action, DeleteObjects)
-            for phase in intent.action.phases
-            for key in phase
-        ]
+        return [key for intent in self.intents for key in intent.action.keys]

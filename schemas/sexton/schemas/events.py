@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 
 from sexton.schemas.actions import Action, AdvanceHorizon, DeleteMode, DeleteObjects, DeletePrefix
 from sexton.schemas.guards import (
@@ -41,6 +40,7 @@ from sexton.schemas.log_events import (
     NodeRegistered,
     PartitionOffsets,
 )
+from sexton.schemas.outcomes import OutcomeKind, VerdictResult
 from sexton.schemas.snapshot_records import SnapshotChunk, SnapshotManifest
 
 __all__ = [
@@ -90,26 +90,6 @@ __all__ = [
     "Verdict",
     "VerdictResult",
 ]
-
-
-class OutcomeKind(StrEnum):
-    """The final outcome on an intent or a key."""
-
-    DELETED = "deleted"
-    ABSENT = "absent"
-    STALE = "stale"
-    CHANGED = "changed"
-    REFUSED = "refused"
-    CANCELLED = "cancelled"
-    DEAD_LETTERED = "dead-lettered"
-
-
-class VerdictResult(StrEnum):
-    """How the guards of an intent with a final outcome were judged."""
-
-    PASS = "pass"
-    NEVER = "never"
-    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,8 +134,8 @@ def doubted(decoded: Decoded) -> Decoded:
     assert decoded.waited is not None
     waited = replace(decoded.waited, effect_unknown=True, keys=None)
     action, known = decoded.intent.action, decoded.before
-    if not isinstance(action, events.DeleteObjects):
+    if not action.key_phases:
         return replace(decoded, waited=waited)
-    before = known or Before(action.phases)
+    before = known or Before(action.key_phases)
     every = frozenset(chain.from_iterable(before.left))
     return replace(decoded, waited=waited, before=replace(before, unknown=every, sent_since=None))

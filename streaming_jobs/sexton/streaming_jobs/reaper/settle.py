@@ -17,6 +17,7 @@ from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.events import OutcomeKind, VerdictResult
 from sexton.schemas.intents import MAX_INTENT_BYTES
+from sexton.schemas.outcomes import worst
 from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected
 from sexton.streaming_jobs.reaper.deferred.delay_levels import level_of
@@ -27,16 +28,6 @@ from sexton.streaming_jobs.reaper.judge import NotYet
 __all__ = ["UNTRIED", "Row", "Settler", "kind_of"]
 
 UNTRIED = {VerdictResult.NEVER: OutcomeKind.STALE, VerdictResult.REFUSED: OutcomeKind.REFUSED}
-# The worst outcome first: an intent has the outcome of its worst key (architecture, section 6).
-_WORST_FIRST = (
-    OutcomeKind.DEAD_LETTERED,
-    OutcomeKind.CANCELLED,
-    OutcomeKind.STALE,
-    OutcomeKind.REFUSED,
-    OutcomeKind.CHANGED,
-    OutcomeKind.ABSENT,
-    OutcomeKind.DELETED,
-)
 _LONGEST_DETAIL = 500
 _KEPT_OF_TOO_LARGE = 256 * 1024
 _MOST_DETAILS = (
@@ -233,7 +224,7 @@ class Settler:
 
 def kind_of(result: Result) -> OutcomeKind:
     """Return the outcome of an intent's worst key; `absent` for a prefix under which nothing was."""
-    return next((kind for kind in _WORST_FIRST if result.counts.get(kind)), OutcomeKind.ABSENT)
+    return worst(kind for kind, number in result.counts.items() if number) or OutcomeKind.ABSENT
 
 
 def _exceptions(result: Result, kind: OutcomeKind) -> list[events.KeyOutcome]:

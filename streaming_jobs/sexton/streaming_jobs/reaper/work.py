@@ -12,11 +12,8 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark import TaskContext
 
-from sexton.issuer.client import IssuerClient, Subject
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
-from sexton.schemas.errors import EnvironmentFault
-from sexton.schemas.windows import Window
 from sexton.storage import StoreSettings, open_deleter
 from sexton.storage.wire import open_to_all
 from sexton.streaming_jobs.budget import NoBudget, open_budget
@@ -28,8 +25,8 @@ from sexton.streaming_jobs.reaper.execute.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
 from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
+from sexton.streaming_jobs.reaper.guards.asking import SUBJECTS_PER_CALL, Questions
 from sexton.streaming_jobs.reaper.judge import (
-    Facts,
     NotYet,
     Rules,
     judge,
@@ -43,7 +40,6 @@ from sexton.streaming_jobs.reaper.settle import UNTRIED, Row, Settler, kind_of
 
 __all__ = ["Work", "open_work", "pieces", "settle", "take"]
 
-SUBJECTS_PER_CALL = 10_000
 DEFERRED = "deferred"
 _FIRST_KEYS = 10_000
 _INTENTS_PER_SUBJECT = 2
@@ -67,16 +63,12 @@ class Work:
 
     plan: TaskPlan
     codec: Codec
-    issuer: IssuerClient
+    questions: Questions
     executor: Executor
     settler: Settler
     rules: Rules
     now: datetime
     retried: bool = False
-    windows: dict[Subject, Window | None] = field(default_factory=dict)
-    forgotten: dict[Subject, int] = field(default_factory=dict)
-    asked: set[Subject] = field(default_factory=set)
-    unasked: set[Subject] = field(default_factory=set)
     waiting: list[Decoded] = field(default_factory=list)
     waiting_keys: int = 0
     settling: list[_Settling] = field(default_factory=list)
@@ -93,7 +85,7 @@ def open_work(plan: TaskPlan) -> Work:
     return Work(
         plan=plan,
         codec=codec,
-        issuer=clients.issuer(settings),
+        questions=Questions(clients.issuer(settings), plan.topic_id, plan.log_offset),
         executor=_executor(plan),
         settler=Settler(
             codec, settings.topic_prefix, plan.topic_id, plan.deferred_topic_id, plan.delays, now
@@ -126,7 +118,7 @@ def _executor(plan: TaskPlan) -> Executor:
 def take(work: Work, batch: Iterable[Record]) -> None:
     """Take a batch in, piece by piece; raises EnvironmentFault."""
     for piece in pieces(batch):
-        _work_off(work, piece)
+        _take_in(work, piece)
 
 
 def pieces(batch: Iterable[Record]) -> Iterator[list[Record]]:
@@ -143,7 +135,7 @@ def pieces(batch: Iterable[Record]) -> Iterator[list[Record]]:
         yield piece
 
 
-def _work_off(work: Work, piece: list[Record]) -> None:
+def _take_in(work: Work, piece: list[Record]) -> None:
     """Take records in; what needs no question continues at once, the rest waits for a question worth
     asking.
     """
@@ -152,8 +144,7 @@ def _work_off(work: Work, piece: list[Record]) -> None:
     known: list[Decoded] = []
     with work.counts.stage("judge"):
         for d in decoded:
-            new = [s for s in subjects(d.intent, partition_of(d)) if s not in work.asked]
-            work.unasked.update(new)
+            new = work.questions.note(subjects(d.intent, partition_of(d)))
             (work.waiting if new else known).append(d)
             work.waiting_keys += len(d.intent.action.keys) if new else 0
     _judge_and_execute(work, known)
@@ -167,10 +158,12 @@ def _worth_asking(work: Work) -> bool:
     The first one goes once it keeps the store busy. Later ones let several intents go for each subject, and a
     share of all that went before: they are few.
     """
-    if len(work.unasked) >= SUBJECTS_PER_CALL or (not work.asked and work.waiting_keys >= _FIRST_KEYS):
+    questions = work.questions
+    first = not questions.asked and work.waiting_keys >= _FIRST_KEYS
+    if len(questions.open) >= SUBJECTS_PER_CALL or first:
         return True
     went = len(work.settling) * _ASKING_SHARE
-    return len(work.waiting) >= max(_INTENTS_PER_SUBJECT * len(work.unasked), went) > 0
+    return len(work.waiting) >= max(_INTENTS_PER_SUBJECT * len(questions.open), went) > 0
 
 
 def partition_of(decoded: Decoded) -> int:
@@ -181,7 +174,7 @@ def partition_of(decoded: Decoded) -> int:
 def _judge_waiting(work: Work) -> None:
     waiting, work.waiting, work.waiting_keys = work.waiting, [], 0
     with work.counts.stage("judge"):
-        _ask(work)
+        work.questions.ask(work.counts)
     _judge_and_execute(work, waiting)
 
 
@@ -259,25 +252,9 @@ def _decode(work: Work, piece: Iterable[Record]) -> list[Decoded]:
     return found
 
 
-def _ask(work: Work) -> None:
-    """Ask the issuer for the windows that this task has not seen yet, thousands in one call."""
-    ordered = sorted(work.unasked, key=lambda s: (s.tenant, s.generation))
-    for start in range(0, len(ordered), SUBJECTS_PER_CALL):
-        chunk = ordered[start : start + SUBJECTS_PER_CALL]
-        answer = work.issuer.validate(chunk, at_least=work.plan.log_offset)
-        if answer.topic_id != work.plan.topic_id:
-            raise EnvironmentFault(f"the issuer judges another intents topic: {answer.topic_id}")
-        work.windows.update(answer.windows)
-        work.forgotten.update(answer.forgotten)
-        work.counts.issuer_calls += 1
-        work.counts.subjects += len(chunk)
-    work.asked |= work.unasked
-    work.unasked = set()
-
-
 def _judge(work: Work, decoded: list[Decoded]) -> list[_Settling]:
     passed: list[_Settling] = []
-    facts = Facts(work.plan.topic_id, work.plan.log_offset, work.now, work.windows, work.forgotten)
+    facts = work.questions.facts(work.now)
     for d in decoded:
         judgement = judge(
             d.intent,
