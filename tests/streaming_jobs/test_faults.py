@@ -50,6 +50,17 @@ def test_own_errors_pass_as_they_are() -> None:
     assert fault_of(error) is error
 
 
+def test_a_worker_that_was_killed_is_named() -> None:
+    """Spark's last cause is the end of a stream: that a process died stands further up."""
+    died = "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n"
+    trace = f"Job aborted\n{died}"
+
+    reported = query_failed(RuntimeError(trace + "Caused by: java.io.EOFException\n"), stopping=False)
+
+    assert "a Python worker was killed, or crashed" in str(reported)
+    assert "enough memory" in str(reported.hint)
+
+
 def test_what_ended_the_query_is_told_in_one_line() -> None:
     """Of Java's long trace the innermost cause is reported; the rest is chained."""
     trace = "An error occurred while calling o91.save.\n: org.apache.SparkException: aborted\n\tat a.b.c\n"

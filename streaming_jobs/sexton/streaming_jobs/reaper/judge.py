@@ -74,12 +74,18 @@ def judge(intent: DeletionIntent, position: Position, facts: Facts, rules: Rules
         return Verdict(VerdictResult.REFUSED, *refused, None)
     said = [_judged(guard, position, facts) for guard in intent.guards]
     said.append(_executable(intent.action))
-    log_offset = facts.log_offset if subjects(intent, position.partition) else None
+    log_offset = facts.log_offset if any(map(_asks, intent.guards)) else None
     if never := [each for each in said if isinstance(each, Never)]:
         return _never(never, log_offset)
     if waits := [each for each in said if isinstance(each, NotYet)]:
         return _not_yet(waits)
     return Verdict(VerdictResult.PASS, "pass", "every guard holds", log_offset)
+
+
+def _asks(guard: Guard) -> bool:
+    """Return whether a verdict on this guard rests on the issuer's log."""
+    room = ROOMS.get(type(guard))
+    return room is not None and room.asks
 
 
 def _judged(guard: Guard, position: Position, facts: Facts) -> object:
@@ -122,7 +128,8 @@ def _refused(intent: DeletionIntent, rules: Rules) -> Refusal | None:
         return Refusal("not-allowed", "outside the reaper's allow-list")
     if action.bypasses_governance and not rules.allow_bypass:
         return Refusal("bypass-not-allowed", "SEXTON_REAPER_ALLOW_BYPASS is off")
-    conditions = conditions_of(intent.guards)
+    named = any(guard.names_keys for guard in intent.guards)
+    conditions = conditions_of(intent.guards) if named else {}
     return action.guards_missing(intent.guards, conditions) or action.refusal(rules.prefix_depth)
 
 

@@ -71,6 +71,11 @@ class Judging:
     verdict: Callable[[Any, Position, Facts], Said]
     subjects: Callable[[Any, int], Iterable[Subject]] = _nothing
 
+    @property
+    def asks(self) -> bool:
+        """Whether the issuer is asked about such a guard."""
+        return self.subjects is not _nothing
+
 
 def always(guard: Any, position: Position, facts: Facts) -> Said:
     """Return that the guard holds."""
