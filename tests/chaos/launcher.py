@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sexton.issuer import authority, commands, fold, journal, log
-from sexton.issuer.decisions import Granted, Part, issued_event
+from sexton.issuer.operations.issuing import Granted, Part, issued_event
 from sexton.issuer.positions import Ends
 from sexton.issuer.request_ids import new_id
 from sexton.schemas import events

@@ -22,7 +22,7 @@ from sexton.issuer import wire
 from sexton.issuer.authority import Authority
 from sexton.issuer.client import IssuerClient, Subject
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.decisions import Call, Part, next_step
+from sexton.issuer.operations.issuing import Call, Part, next_step
 from sexton.issuer.service import Service
 from sexton.schemas.errors import RequestRefused
 from sexton.schemas.events import IssueOperation
@@ -167,7 +167,7 @@ class TestLargeCalls:
         self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A re-attach of more than one event's grants is answered when all its parts are valid."""
-        monkeypatch.setattr("sexton.issuer.decisions.GRANTS_PER_EVENT", 7)
+        monkeypatch.setattr("sexton.issuer.operations.issuing.GRANTS_PER_EVENT", 7)
         service = serve(fresh.settings)
         tenants = [f"t{i}" for i in range(20)]
         asked = wire.Attach(node="n", tenants=tenants, request_id="r1")
@@ -182,7 +182,7 @@ class TestLargeCalls:
         self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A call that ended half way is not finished over what another one was given whole since."""
-        monkeypatch.setattr("sexton.issuer.decisions.GRANTS_PER_EVENT", 7)
+        monkeypatch.setattr("sexton.issuer.operations.issuing.GRANTS_PER_EVENT", 7)
         service, soon = serve(fresh.settings), Deadline.after(20)
         authority, tenants = service.authority(), [f"t{i}" for i in range(20)]
         authority.attach(wire.Attach(node="n", tenants=tenants), soon)
@@ -199,7 +199,7 @@ class TestLargeCalls:
         self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """I-16: parts of two re-attaches in turns: each is told what it holds, together everything."""
-        monkeypatch.setattr("sexton.issuer.decisions.GRANTS_PER_EVENT", 7)
+        monkeypatch.setattr("sexton.issuer.operations.issuing.GRANTS_PER_EVENT", 7)
         service, soon = serve(fresh.settings), Deadline.after(20)
         authority, tenants = service.authority(), [f"t{i}" for i in range(20)]
         authority.attach(wire.Attach(node="n", tenants=tenants), soon)
@@ -224,7 +224,7 @@ class TestLargeCalls:
         self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A tenant that another node took between two parts is missing in the answer, and nothing fails."""
-        monkeypatch.setattr("sexton.issuer.decisions.GRANTS_PER_EVENT", 7)
+        monkeypatch.setattr("sexton.issuer.operations.issuing.GRANTS_PER_EVENT", 7)
         service, soon = serve(fresh.settings), Deadline.after(20)
         authority, tenants = service.authority(), [f"t{i:02d}" for i in range(20)]
         authority.attach(wire.Attach(node="n", tenants=tenants), soon)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tests.model.world import TENANT, Call, Event, Presence, Reaper, Record, Redis, Rules, Setup, World
 
-from sexton.issuer import decisions
+from sexton.issuer.operations import issuing as decisions
 from sexton.issuer.projection import MAX_AHEAD
 from sexton.schemas.events import IssueOperation
 

@@ -2,7 +2,7 @@
 
 One tenant and one object `x`, named by the tenant's index at the start. The environment is modelled: it may
 lie, lag, lose and crash. The rules are the real ones: `sexton.issuer.fold` folds the log,
-`sexton.issuer.decisions` says how a call continues, `sexton.issuer.positions` which topic is the right one,
+`sexton.issuer.operations.issuing` says how a call continues, `sexton.issuer.positions` which topic is right,
 `sexton.streaming_jobs.reaper.plan` what a barrier covers, `sexton.streaming_jobs.reaper.judge` judges an
 intent. A safeguard that is one of them is switched off in the product itself (`SWITCHES`); one that is an
 order of I/O is restated here, and `tests/safeguards/protocol.toml` has the product's line for each.

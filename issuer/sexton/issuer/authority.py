@@ -16,10 +16,10 @@ from msgspec import UNSET
 
 from sexton.issuer import wire
 from sexton.issuer.deadline import Coalescer, Deadline
-from sexton.issuer.decisions import Call, Granted, Part, issued_event, next_step
 from sexton.issuer.journal import Journal
 from sexton.issuer.log import LogReader, LogWriter
 from sexton.issuer.metrics import Metrics
+from sexton.issuer.operations.issuing import Call, Granted, Part, issued_event, next_step
 from sexton.issuer.positions import Ends, Positions
 from sexton.issuer.registrar import Registrar, identity
 from sexton.issuer.state import Numbered, State, Tenant

@@ -20,9 +20,9 @@ from sexton.issuer import logs, wire
 from sexton.issuer.access import Identity, permit, permit_subjects
 from sexton.issuer.authority import Authority
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.decisions import Granted
 from sexton.issuer.incoming import decode, node_of, read_body
 from sexton.issuer.openapi import documented, with_schemas
+from sexton.issuer.operations.issuing import Granted
 from sexton.issuer.problems import Overloaded, headers_of, problem_of, problem_of_any
 from sexton.issuer.registrar import Registrar
 from sexton.issuer.service import Service

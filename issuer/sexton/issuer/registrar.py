@@ -10,9 +10,9 @@ from typing import TypeVar
 from sexton.issuer import wire
 from sexton.issuer.binding import after, check_binding, check_in_time, check_number, check_same_import
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.decisions import check_alive, check_fence, check_import, held, registration
 from sexton.issuer.journal import Journal, RequestEvent
 from sexton.issuer.limits import check_rows
+from sexton.issuer.operations.issuing import check_alive, check_fence, check_import, held, registration
 from sexton.issuer.request_ids import check_not_ahead, new_id
 from sexton.issuer.state import Request, State
 from sexton.issuer.witness import Witness

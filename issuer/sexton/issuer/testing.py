@@ -26,7 +26,9 @@ from sexton.issuer.answers import (
     packed,
 )
 from sexton.issuer.binding import check_binding, check_in_time, check_number, check_same_import
-from sexton.issuer.decisions import (
+from sexton.issuer.fold import FORMAT, Valid, apply
+from sexton.issuer.limits import check_name, check_node_number, check_partition, check_rows
+from sexton.issuer.operations.issuing import (
     Call,
     Granted,
     check_alive,
@@ -36,9 +38,7 @@ from sexton.issuer.decisions import (
     issued_event,
     next_step,
 )
-from sexton.issuer.decisions import registration as registration_of
-from sexton.issuer.fold import FORMAT, Valid, apply
-from sexton.issuer.limits import check_name, check_node_number, check_partition, check_rows
+from sexton.issuer.operations.issuing import registration as registration_of
 from sexton.issuer.state import Numbered, Request, State
 from sexton.schemas import checks, events
 from sexton.schemas.errors import IssuerUnavailable, RequestRefused, UsageError

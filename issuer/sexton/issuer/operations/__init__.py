@@ -1,0 +1,1 @@
+"""The issuer's operations."""
