@@ -1,32 +1,39 @@
-"""What a call needs next, as a pure rule over the state: an answer, a refusal, or one more event."""
+"""What attach and re-attach share: numbers are handed out part by part, and answered once each part is valid.
+
+Issue: end offsets read → proposal in Redis → event appended with those offsets → log read up to it → valid:
+answer; void: Redis set to the log, and again. What has not been read back as valid was never issued, so a
+crash or a lost answer at any step costs a number at most, never uses one twice. The end offsets come first:
+read after the append they would cover what was written when a successor might have read the index already.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sexton.issuer.binding import after, check_binding, check_in_time
-from sexton.issuer.state import Request, State
+from sexton.issuer import wire
+from sexton.issuer.access import HOLDERS
+from sexton.issuer.binding import after, check_binding, check_in_time, identity
+from sexton.issuer.deadline import Deadline
+from sexton.issuer.grants import check_issuable, check_node, grant_fault
+from sexton.issuer.operations.base import Changing, Desk
+from sexton.issuer.state import Request, State, Tenant
 from sexton.schemas import events
 from sexton.schemas.errors import RequestRefused, UsageError
-from sexton.schemas.events import GenerationForm
-from sexton.schemas.generations import MAX_NODE, MAX_PACKED_PART
+from sexton.schemas.events import GenerationForm, IssueOperation
 
 __all__ = [
     "GRANTS_PER_EVENT",
     "Call",
     "Granted",
+    "Issuing",
     "Part",
-    "check_alive",
-    "check_expected",
-    "check_fence",
-    "check_import",
-    "check_node",
-    "held",
+    "issue",
+    "issue_part",
     "issued_event",
     "next_step",
-    "registration",
 ]
 
 GRANTS_PER_EVENT = 10_000
@@ -51,7 +58,7 @@ class Call:
 
     request_id: str
     caller: str
-    operation: events.IssueOperation
+    operation: IssueOperation
     node: str
     tenants: tuple[str, ...] | None
     expected: int | None = None
@@ -67,6 +74,118 @@ class Part:
     number: int
     count: int
     node_generation: int | None = None
+
+
+class Issuing(Changing[wire.Granted]):
+    """A call that hands out generations: to a node, as its newest holder."""
+
+    answer = wire.Granted
+    roles = HOLDERS
+    folds = (events.Issued, events.IssuedFirstForm)
+
+    def identity(self) -> tuple[str, str]:
+        """Return the request id and who calls: the node if nothing else is given."""
+        return identity(self.request_id, self.caller, self.acts_as() or "")
+
+    @classmethod
+    def bound_as(cls, event: Any) -> str:
+        """Return which of the two calls it was."""
+        return str(event.operation.value)
+
+    @classmethod
+    def fault(cls, state: State, event: Any) -> str | None:
+        """Only the newest generation of a node is given tenants, each exactly one number above its newest."""
+        return _node_fault(state, event) or _grants_fault(state, event)
+
+    @classmethod
+    def change(cls, state: State, offset: int, event: Any, bound: Request) -> None:
+        """Give the node its tenants: the windows before close where the new ones open."""
+        form, issue = _form_of(event), state._issue(offset, event.node)
+        for grant in event.grants:
+            tenant = state._own(grant.tenant, form)
+            state._add(tenant, issue)
+            bound.granted[tenant.name] = grant.generation
+            if tenant.holder != event.node:
+                state._hold(tenant, event.node)
+
+    @classmethod
+    def numbers(cls, event: Any) -> int:
+        """Return the number of grants."""
+        return len(event.grants)
+
+    weight = numbers
+
+
+def issue(desk: Desk, call: Call, deadline: Deadline) -> wire.Granted:
+    """Hand out what is asked for and return the answer, once every part of it was read back as valid."""
+    with desk.timed("issue_seconds"):
+        while True:
+            ends = desk.log.read_ends(deadline)
+            step = _step(desk, call)
+            if isinstance(step, Part):
+                issue_part(desk, call, step, ends, deadline)
+                step = _step(desk, call)  # what was read back may be all
+            if isinstance(step, Granted):
+                return _answer(desk, step)
+
+
+def _step(desk: Desk, call: Call) -> Granted | Part:
+    with desk.log.state() as state:
+        return next_step(state, call)
+
+
+def issue_part(desk: Desk, call: Call, part: Part, ends: events.PartitionOffsets, deadline: Deadline) -> None:
+    """Append one part of a call with end offsets that were read before, and tell Redis what came of it."""
+    grants = desk.witness.propose(part.tenants, deadline)
+    event = issued_event(call, part, grants, ends, desk.now())
+    if desk.log.append(event, part.number, deadline):
+        desk.witness.project(part.tenants, deadline)
+    else:
+        desk.witness.withdraw(part.tenants, deadline)
+
+
+def _answer(desk: Desk, granted: Granted) -> wire.Granted:
+    with desk.log.state() as state:
+        tenants = [
+            wire.GrantedTenant(name, generation, form.value)
+            if (found := state.tenant(name)) and (form := found.form) is GenerationForm.FIRST
+            else wire.GrantedTenant(name, generation)
+            for name, generation in granted.generations.items()
+        ]
+    answer = wire.Granted(granted.log_offset, granted.request_id, tenants)
+    if len(tenants) == 1:
+        answer.tenant, answer.generation = tenants[0].tenant, tenants[0].generation
+    return answer
+
+
+def _node_fault(state: State, event: events.Issued | events.IssuedFirstForm) -> str | None:
+    """Only the newest generation of a node is given tenants of the first form: a stale node must stop."""
+    if isinstance(event, events.Issued):
+        return None
+    node = state.node(event.node)
+    if node is None:
+        return "node-not-registered"
+    return None if node.newest == event.node_generation else "stale-node"
+
+
+def _form_of(event: events.Issued | events.IssuedFirstForm) -> GenerationForm:
+    return GenerationForm.FINAL if isinstance(event, events.Issued) else GenerationForm.FIRST
+
+
+def _grants_fault(state: State, event: events.Issued | events.IssuedFirstForm) -> str | None:
+    if len({grant.tenant for grant in event.grants}) != len(event.grants):
+        return "tenant-twice"
+    form = _form_of(event)
+    held_by = event.node if event.operation is IssueOperation.RE_ATTACH else None
+    for grant in event.grants:
+        tenant = state.tenant(grant.tenant) or Tenant(grant.tenant, form=form)
+        if form is GenerationForm.FINAL and tenant.form is not form:
+            return "first-form"
+        if fault := grant_fault(tenant, grant.generation, grant.supersedes):
+            return fault
+        if held_by is not None and tenant.holder != held_by:
+            return "not-held"
+    return None
 
 
 def next_step(state: State, call: Call) -> Granted | Part:
@@ -89,7 +208,7 @@ def next_step(state: State, call: Call) -> Granted | Part:
     granted = known.granted if known else {}
     left = [tenant for tenant in wanted if tenant not in granted]
     for tenant in left:
-        _check_issuable(state, tenant, call.expected)
+        check_issuable(state, tenant, call.expected)
     count = known.parts if known else -(-len(left) // GRANTS_PER_EVENT)
     missing = [part for part in range(count) if known is None or part not in known.offsets]
     return Part(left[: -(-len(left) // len(missing))], missing[0], count, node_generation)
@@ -101,7 +220,7 @@ def _given(state: State, known: Request) -> dict[str, int]:
     What another call got in between the node does not hold by this one. The log alone decides, so that a
     retry gets the same answer.
     """
-    if known.parts == 1 or known.operation != events.IssueOperation.RE_ATTACH:
+    if known.parts == 1 or known.operation != IssueOperation.RE_ATTACH:
         return dict(known.granted)
     last = max(known.offsets.values())
     return {
@@ -120,7 +239,7 @@ def _check_not_overtaken(state: State, known: Request) -> None:
 
     Only then: each refusal means that another call has its answer, so that no two keep each other from one.
     """
-    if known.operation != events.IssueOperation.RE_ATTACH:
+    if known.operation != IssueOperation.RE_ATTACH:
         return
     lost = [tenant for tenant, generation in known.granted.items() if state.newest(tenant) != generation]
     for _, other in state.requests if lost else ():
@@ -137,30 +256,11 @@ def issued_event(
     call: Call, part: Part, grants: Sequence[events.Grant], ends: events.PartitionOffsets, now: datetime
 ) -> events.Issued | events.IssuedFirstForm:
     """Return the event of one part of a call."""
+    bound = (call.request_id, call.caller, call.operation, call.node)
     if part.node_generation is None:
-        return events.Issued(
-            request_id=call.request_id,
-            caller=call.caller,
-            operation=call.operation,
-            node=call.node,
-            part=part.number,
-            parts=part.count,
-            grants=grants,
-            ends=ends,
-            issued_at=now,
-        )
-    return events.IssuedFirstForm(
-        request_id=call.request_id,
-        caller=call.caller,
-        operation=call.operation,
-        node=call.node,
-        node_generation=part.node_generation,
-        part=part.number,
-        parts=part.count,
-        grants=grants,
-        ends=ends,
-        issued_at=now,
-    )
+        return events.Issued(*bound, part.number, part.count, grants, ends, now)
+    generation = part.node_generation
+    return events.IssuedFirstForm(*bound, generation, part.number, part.count, grants, ends, now)
 
 
 def _node_generation(state: State, call: Call, wanted: Sequence[str]) -> int | None:
@@ -187,115 +287,3 @@ def _form(state: State, call: Call, wanted: Sequence[str]) -> GenerationForm:
             raise UsageError("a new tenant beside tenants of the first form: ask for it by itself")
         return new
     return GenerationForm.FIRST if GenerationForm.FIRST in known.values() else GenerationForm.FINAL
-
-
-def check_node(state: State, node: str, node_generation: int | None) -> int:
-    """Return the newest generation of a registered node.
-
-    Raises RequestRefused `node-not-registered`, or `stale-node` for a caller that has another generation: it
-    has been started again elsewhere and must stop.
-    """
-    found = state.node(node)
-    if found is None or found.newest is None:
-        raise RequestRefused("node-not-registered", f"the node has not registered: {node}")
-    if node_generation is not None and node_generation != found.newest:
-        raise RequestRefused(
-            "stale-node",
-            f"the newest generation of node {node} is {found.newest}, not {node_generation}: stop",
-        )
-    return found.newest
-
-
-def registration(state: State, node: str, number: int | None, expected: int | None) -> events.ImportedNode:
-    """Return the number and the next generation of a node that registers.
-
-    A node that gives no number when it registers first takes the lowest that is free. Raises RequestRefused:
-    `node-number-fixed`, `node-number-taken`, `generation-not-newest`, `generations-exhausted`.
-    """
-    found = state.node(node)
-    newest = found.newest if found else None
-    check_expected(node, expected, newest)
-    if found is not None:
-        if number not in (None, found.number):
-            raise RequestRefused("node-number-fixed", f"the number of {node} is {found.number}, not {number}")
-        number = found.number
-    elif number is None:
-        number = next((n for n in range(MAX_NODE + 1) if state.numbered(n) is None), None)
-    elif (owner := state.numbered(number)) is not None:
-        raise RequestRefused("node-number-taken", f"the number belongs to node {owner}: {number}")
-    if number is None or newest == MAX_PACKED_PART:
-        raise RequestRefused("generations-exhausted", f"no number is left for the node: {node}")
-    return events.ImportedNode(node, number, 1 if newest is None else newest + 1)
-
-
-def check_fence(state: State, tenant: str, expected: int | None) -> None:
-    """Raise RequestRefused when a tenant cannot be fenced."""
-    if not state.known(tenant):
-        raise RequestRefused("unknown-tenant", f"the log does not know the tenant: {tenant}", status=404)
-    _check_issuable(state, tenant, expected)
-
-
-def check_import(
-    state: State, tenants: Sequence[events.ImportedTenant], nodes: Sequence[events.ImportedNode]
-) -> None:
-    """Raise RequestRefused when the log knows one of them already, or a holder is no registered node.
-
-    Raises UsageError when there is nothing to import.
-    """
-    if not tenants and not nodes:
-        raise UsageError("nothing to import: give tenants, nodes or both")
-    known = [row.tenant for row in tenants if state.known(row.tenant)]
-    if known:
-        raise RequestRefused("tenant-known", f"the log knows {len(known)} of the tenants: {known[0]}")
-    numbers = {state.numbered(row.number) for row in nodes} | {
-        row.node for row in nodes if state.node(row.node)
-    }
-    if taken := numbers - {None}:
-        raise RequestRefused(
-            "node-known", f"the log knows the node, or one with its number: {min(map(str, taken))}"
-        )
-    added = {row.node for row in nodes}
-    for row in tenants:
-        if row.form is GenerationForm.FIRST and row.node is not None and row.node not in added:
-            check_node(state, row.node, None)
-
-
-def check_alive(state: State, tenant: str) -> None:
-    """Raise RequestRefused when the tenant was dropped."""
-    found = state.tenant(tenant)
-    if found is not None and found.dropped:
-        raise RequestRefused("tenant-dropped", f"the tenant was dropped: {tenant}", status=410)
-
-
-def _check_issuable(state: State, tenant: str, expected: int | None) -> None:
-    check_alive(state, tenant)
-    found, newest = state.tenant(tenant), state.newest(tenant)
-    if found is not None and newest == found.largest:
-        raise RequestRefused("generations-exhausted", f"the tenant has used every generation: {tenant}")
-    check_expected(tenant, expected, newest)
-
-
-def check_expected(tenant: str, expected: int | None, newest: int | None) -> None:
-    """Raise RequestRefused when the caller believes another generation to be the newest (I-12)."""
-    if expected is not None and expected != (newest or 0):
-        raise RequestRefused(
-            "generation-not-newest",
-            f"the newest generation of {tenant} is {'none' if newest is None else newest}, not {expected}",
-        )
-
-
-def held(
-    state: State, node: str, tenant: str, expected: int | None, node_generation: int | None = None
-) -> int:
-    """Return the newest generation of a tenant that this node holds.
-
-    Raises RequestRefused `not-held`, `generation-not-newest` for a caller who believes in another one, or
-    `stale-node` for one that has been started again elsewhere: it may not take what its successor holds.
-    """
-    if node_generation is not None:
-        check_node(state, node, node_generation)
-    found = state.tenant(tenant)
-    if found is None or found.holder != node or found.newest is None:
-        raise RequestRefused("not-held", f"{node} does not hold the tenant: {tenant}")
-    check_expected(tenant, expected, found.newest)
-    return found.newest
