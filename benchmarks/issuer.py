@@ -16,9 +16,9 @@ import psutil
 from benchmarks.harness import Bench, Target, machine, median, open_bench, say, write_results
 from benchmarks.issuer_scale import attach_at_rate, compare_with_mget, re_attach_all, start_from_snapshot
 
-from sexton.issuer import wire
 from sexton.issuer.client import IssuerClient, Subject
 from sexton.issuer.deadline import Deadline
+from sexton.issuer.operations.validate import Validate
 from sexton.issuer.service import Service
 from sexton.schemas.settings import Settings
 
@@ -86,13 +86,13 @@ def validate_in_process(settings: Settings, count: int, at_least: int, runs: int
     service = Service(settings)
     try:
         service.ready.wait(120)
-        subjects = [wire.Subject(tenant_name(n), 1, n % 8) for n in range(count)]
-        calls = [wire.Validate(subjects[at : at + _PER_CALL], at_least) for at in range(0, count, _PER_CALL)]
+        subjects = [Subject(tenant_name(n), 1, n % 8) for n in range(count)]
+        calls = [Validate(subjects[at : at + _PER_CALL], at_least) for at in range(0, count, _PER_CALL)]
         times = []
         for _ in range(runs):
             begun = time.perf_counter()
             for call in calls:
-                service.authority().validate(call, Deadline.after(30))
+                service.authority().answer(call, Deadline.after(30))
             times.append(time.perf_counter() - begun)
         return median(times)
     finally:

@@ -10,10 +10,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sexton.issuer import authority, commands, fold, journal, log
-from sexton.issuer.decisions import Granted, Part, issued_event
+from msgspec import UNSET
+
+from sexton.issuer import commands, journal, log, state, wire
+from sexton.issuer.operations import attach, issuing, re_attach
+from sexton.issuer.operations.issuing import Granted, Part, issued_event
 from sexton.issuer.positions import Ends
 from sexton.issuer.request_ids import new_id
+from sexton.issuer.subjects import generation
 from sexton.schemas import events
 
 __all__ = ["PLANTS"]
@@ -22,27 +26,29 @@ __all__ = ["PLANTS"]
 def answer_before_read_back() -> None:
     """An event that was appended counts as issued."""
 
-    def issue(self: Any, call: Any, deadline: Any) -> Granted:
-        ends = self._journal.read_ends(deadline)
-        step = self._next_step(call)
+    def issue(desk: Any, call: Any, deadline: Any) -> wire.Granted:
+        ends = desk.log.read_ends(deadline)
+        step = issuing._step(desk, call)
         if isinstance(step, Part):
-            grants = self._witness.propose(step.tenants, deadline)
-            event = issued_event(call, step, grants, ends.intents, datetime.now(UTC))
-            offset = self._journal._writer.append(event, deadline)
-            return Granted(call.request_id, offset, {g.tenant: g.generation for g in grants})
-        return step  # type: ignore[no-any-return]
+            grants = desk.witness.propose(step.tenants, deadline)
+            event = issued_event(call, step, grants, ends, datetime.now(UTC))
+            offset = desk.log._writer.append(event, deadline)
+            step = Granted(call.request_id, offset, {g.tenant: g.generation for g in grants})
+        return issuing._answer(desk, step)
 
-    authority.Authority._issue = issue  # type: ignore[method-assign]
+    attach.issue = re_attach.issue = issue  # type: ignore[attr-defined]
 
 
 def no_compare_and_set() -> None:
     """An event is valid whatever it supersedes."""
-    fold._grant_fault = lambda tenant, generation, supersedes: "dropped" if tenant.dropped else None
+    issuing.grant_fault = lambda tenant, generation, supersedes: (  # type: ignore[attr-defined]
+        "dropped" if tenant.dropped else None
+    )
 
 
 def request_id_ignored() -> None:
     """Every try of a call is a call of its own."""
-    authority.identity = lambda request_id, caller, node: (new_id(), caller or node)  # type: ignore[attr-defined]
+    issuing.identity = lambda request_id, caller, node: (new_id(), caller or node)  # type: ignore[attr-defined]
 
 
 def ends_read_late() -> None:
@@ -71,21 +77,21 @@ def ends_read_early() -> None:
 
 def windows_stay_open() -> None:
     """A superseded generation is still said to be the newest."""
-    answer = authority._answer
+    answer = generation.Subject.answer
 
-    def opened(state: Any, subject: Any) -> Any:
-        reported = answer(state, subject)
+    def opened(subject: Any, state: Any) -> Any:
+        reported = answer(subject, state)
         if reported is not None and isinstance(reported.start, int):
-            reported.newest, reported.until = True, authority.UNSET  # type: ignore[attr-defined]
+            reported.newest, reported.until = True, UNSET
         return reported
 
-    authority._answer = opened
+    generation.Subject.answer = opened  # type: ignore[method-assign,assignment]
 
 
 def windows_end_a_record_early() -> None:
     """The fold itself is wrong: whoever folds the log by it, the issuer or a test, agrees."""
-    issue = fold.Issue
-    fold.Issue = lambda offset, node, high: issue(offset, node, [max(0, end - 1) for end in high])  # type: ignore[misc,assignment]
+    issue = state.Issue
+    state.Issue = lambda offset, node, high: issue(offset, node, [max(0, end - 1) for end in high])  # type: ignore[misc,assignment]
 
 
 PLANTS = {

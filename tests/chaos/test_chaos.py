@@ -13,7 +13,7 @@ from tests.chaos.launcher import PLANTS
 from tests.chaos.run import run
 
 from sexton.deploy.local import LocalStack
-from sexton.issuer import fold
+from sexton.issuer import state
 
 pytestmark = pytest.mark.real
 
@@ -56,7 +56,7 @@ def test_a_planted_bug_is_found(alone: LocalStack, plant: str, monkeypatch: pyte
     The fold is wrong in this process too where it is in the issuers': the oracle does not use it.
     """
     if plant == "windows_end_a_record_early":
-        monkeypatch.setattr(fold, "Issue", fold.Issue)  # put back at the end
+        monkeypatch.setattr(state, "Issue", state.Issue)  # put back at the end
         PLANTS[plant]()
     kinds = ["redis flushed", "redis scripts flushed", "redis key deleted"]
     found: list[str] = []

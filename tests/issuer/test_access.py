@@ -10,9 +10,19 @@ import pytest
 from tests.support.issuing import refused
 
 from sexton.deploy.local import Installation
-from sexton.issuer import wire
 from sexton.issuer.access import Access, Identity, Role, permit, permit_subjects
 from sexton.issuer.client import IssuerClient, Subject
+from sexton.issuer.operations.attach import Attach
+from sexton.issuer.operations.barrier import Barrier
+from sexton.issuer.operations.detach import Detach
+from sexton.issuer.operations.drop import Drop
+from sexton.issuer.operations.fence_tenant import FenceTenant
+from sexton.issuer.operations.import_ import Import
+from sexton.issuer.operations.re_attach import ReAttach
+from sexton.issuer.operations.register_node import RegisterNode
+from sexton.issuer.operations.upcall_re_attach import UpcallReAttach
+from sexton.issuer.operations.upcall_validate import UpcallValidate
+from sexton.issuer.operations.validate import Validate
 from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.settings import explain, load
 
@@ -24,22 +34,22 @@ TOKENS = {
     "secret-operator": {"role": "operator"},
 }
 CALLS: list[tuple[Any, set[str]]] = [
-    (wire.Attach("n1"), {"n1", "operator"}),
-    (wire.Attach("n2"), {"operator"}),
-    (wire.ReAttach("n1"), {"n1", "operator"}),
-    (wire.ReAttach("n2"), {"operator"}),
-    (wire.Detach("n1", "t"), {"n1", "operator"}),
-    (wire.Detach("n2", "t"), {"operator"}),
-    (wire.RegisterNode("n1"), {"n1", "operator"}),
-    (wire.RegisterNode("n2"), {"operator"}),
-    (wire.UpcallReAttach("n1"), {"n1", "operator"}),
-    (wire.UpcallReAttach(1), {"operator"}),
-    (wire.Validate([]), {"n1", "reaper", "operator"}),
-    (wire.UpcallValidate([]), {"n1", "reaper", "operator"}),
-    (wire.Barrier(), {"reaper"}),
-    (wire.Drop("t"), {"operator"}),
-    (wire.FenceTenant("t"), {"operator"}),
-    (wire.Import(), {"operator"}),
+    (Attach("n1"), {"n1", "operator"}),
+    (Attach("n2"), {"operator"}),
+    (ReAttach("n1"), {"n1", "operator"}),
+    (ReAttach("n2"), {"operator"}),
+    (Detach("n1", "t"), {"n1", "operator"}),
+    (Detach("n2", "t"), {"operator"}),
+    (RegisterNode("n1"), {"n1", "operator"}),
+    (RegisterNode("n2"), {"operator"}),
+    (UpcallReAttach("n1"), {"n1", "operator"}),
+    (UpcallReAttach(1), {"operator"}),
+    (Validate([]), {"n1", "reaper", "operator"}),
+    (UpcallValidate([]), {"n1", "reaper", "operator"}),
+    (Barrier(), {"reaper"}),
+    (Drop("t"), {"operator"}),
+    (FenceTenant("t"), {"operator"}),
+    (Import(), {"operator"}),
 ]
 
 

@@ -11,8 +11,8 @@ import pytest
 from tests.support.issuing import Case, refused
 from tests.support.logs import timed
 
-from sexton.issuer.binding import check_same_import
 from sexton.issuer.client import Issuer, Subject
+from sexton.issuer.operations.import_ import check_same_import
 from sexton.issuer.state import Request
 from sexton.schemas.errors import RequestRefused
 from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant

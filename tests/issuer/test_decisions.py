@@ -8,9 +8,9 @@ import pytest
 from tests.support.folding import GENESIS, NOW, issued
 from tests.support.issuing import refused
 
-from sexton.issuer import decisions
-from sexton.issuer.decisions import Call, Granted, Part, next_step
 from sexton.issuer.fold import VALID, State, apply
+from sexton.issuer.operations import detach, import_, issuing, register_node
+from sexton.issuer.operations.issuing import Call, Granted, Part, next_step
 from sexton.schemas import events
 from sexton.schemas.errors import UsageError
 from sexton.schemas.events import GenerationForm, Grant, IssueOperation, PartitionOffsets
@@ -23,7 +23,7 @@ ENDS = PartitionOffsets("intents", [0])
 
 @pytest.fixture(autouse=True)
 def _three_grants_per_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decisions, "GRANTS_PER_EVENT", 3)
+    monkeypatch.setattr(issuing, "GRANTS_PER_EVENT", 3)
 
 
 def append(state: State, *log: events.GenerationEvent) -> None:
@@ -215,19 +215,19 @@ class TestForms:
 
 def test_registration_takes_the_lowest_free_number_up_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers are given from 0 to the last one, then no node without one is taken in; belief is compared."""
-    monkeypatch.setattr(decisions, "MAX_NODE", 1)
+    monkeypatch.setattr(register_node, "MAX_NODE", 1)
     state = State()
     append(state, GENESIS)
     for name, number in (("n0", 0), ("n1", 1)):
-        due = decisions.registration(state, name, None, 0)
+        due = register_node.registration(state, name, None, 0)
         assert due == events.ImportedNode(name, number, 1)
         append(state, events.NodeRegistered(name, "c", name, number, 1, None, ENDS, NOW))
 
     with refused("generations-exhausted"):
-        decisions.registration(state, "n2", None, None)
+        register_node.registration(state, "n2", None, None)
     with refused("generation-not-newest"):
-        decisions.registration(state, "n1", None, 2)
-    assert decisions.registration(state, "n1", None, 1) == events.ImportedNode("n1", 1, 2)
+        register_node.registration(state, "n1", None, 2)
+    assert register_node.registration(state, "n1", None, 1) == events.ImportedNode("n1", 1, 2)
 
 
 def test_only_the_newest_generation_of_a_holder_is_held() -> None:
@@ -236,18 +236,18 @@ def test_only_the_newest_generation_of_a_holder_is_held() -> None:
     row = events.ImportedTenant("none yet", FINAL, None, "n")
     append(state, events.Imported("i", "c", 0, 1, [row], [], ENDS, NOW))
 
-    assert decisions.held(state, "n", "t0", None) == decisions.held(state, "n", "t0", 1) == 1
+    assert detach.held(state, "n", "t0", None) == detach.held(state, "n", "t0", 1) == 1
     with refused("generation-not-newest"):
-        decisions.held(state, "n", "t0", 2)
+        detach.held(state, "n", "t0", 2)
     for node, tenant in (("n", "none yet"), ("n", "nobody"), ("elsewhere", "t0")):
         with refused("not-held"):
-            decisions.held(state, node, tenant, None)
+            detach.held(state, node, tenant, None)
 
 
 def test_an_import_of_the_first_form_without_a_holder() -> None:
     """A tenant that nobody holds needs no registered node."""
     state = held_by_n()
 
-    decisions.check_import(state, [events.ImportedTenant("new", FIRST, 7, None)], [])
+    import_.check_import(state, [events.ImportedTenant("new", FIRST, 7, None)], [])
     with refused("node-not-registered"):
-        decisions.check_import(state, [events.ImportedTenant("new", FIRST, 7, "n")], [])
+        import_.check_import(state, [events.ImportedTenant("new", FIRST, 7, "n")], [])

@@ -13,9 +13,12 @@ from confluent_kafka.cimpl import NewPartitions
 from tests.support.issuing import Serve, Write, attach, counter, newest
 
 from sexton.deploy.local import Installation, LocalStack
-from sexton.issuer import wire
 from sexton.issuer.deadline import Deadline
+from sexton.issuer.operations.attach import Attach
+from sexton.issuer.operations.barrier import Barrier
+from sexton.issuer.operations.validate import Validate
 from sexton.issuer.service import Service
+from sexton.issuer.subjects.generation import Answer, Subject
 from sexton.schemas import records
 from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import KafkaUnavailable
@@ -33,10 +36,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         stack.stop()
 
 
-def open_window(service: Service, tenant: str, generation: int, partition: int) -> wire.Answer:
+def open_window(service: Service, tenant: str, generation: int, partition: int) -> Answer:
     """What the issuer says of one generation in one partition."""
-    asked = wire.Validate([wire.Subject(tenant, generation, partition)])
-    return service.authority().validate(asked, Deadline.after(20)).answers[0]
+    asked = Validate([Subject(tenant, generation, partition)])
+    return service.authority().answer(asked, Deadline.after(20)).answers[0]
 
 
 @pytest.mark.faults
@@ -57,8 +60,8 @@ def test_i_18_killed_between_append_and_read_back(
 
     with monkeypatch.context() as patch:
         patch.setattr(service._writer, "append", append_and_kill)
-        asked = wire.Attach(node="n", tenant="t", request_id="r")
-        granted = service.authority().attach(asked, Deadline.after(60))
+        asked = Attach(node="n", tenant="t", request_id="r")
+        granted = service.authority().answer(asked, Deadline.after(60))
         back.join(60)
 
     assert granted.generations == {"t": 2}
@@ -115,11 +118,11 @@ def test_j_13_the_intents_topic_gains_partitions(fresh: Installation, serve: Ser
     admin = Cluster(fresh.settings).admin
     admin.create_partitions([NewPartitions(name, 5)])[name].result(10)
     until = Deadline.after(10)
-    while len(service.authority().barrier(wire.Barrier(), until).ends) != 5:
+    while len(service.authority().answer(Barrier(), until).ends) != 5:
         time.sleep(0.05)
     write(fresh.settings, 4, 3)
 
-    assert service.authority().barrier(wire.Barrier(), until).ends[4] == 3
+    assert service.authority().answer(Barrier(), until).ends[4] == 3
     assert attach(service, "n", "t") == 2
     old, new = (open_window(service, "t", g, 4) for g in (1, 2))
     assert (old.start, old.until, new.start, new.newest) == (0, 3, 3, True)
@@ -136,7 +139,7 @@ def test_j_12_an_open_transaction_on_the_intents(fresh: Installation, serve: Ser
     producer.produce(fresh.settings.topic(records.INTENTS), b"x", partition=0)
     producer.flush(10)
 
-    assert service.authority().barrier(wire.Barrier(), Deadline.after(10)).ends[0] == 2
+    assert service.authority().answer(Barrier(), Deadline.after(10)).ends[0] == 2
     assert attach(service, "n", "t") == 2
     producer.commit_transaction(20)
     assert open_window(service, "t", 1, 0).until == 2

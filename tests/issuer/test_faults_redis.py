@@ -14,8 +14,9 @@ from tests.support.issuing import Serve, attach, newest
 from tests.support.servers import Server
 
 from sexton.deploy.local import Installation
-from sexton.issuer import wire
 from sexton.issuer.deadline import Deadline
+from sexton.issuer.operations.fence_tenant import FenceTenant
+from sexton.issuer.operations.import_ import Import, ImportedTenant
 from sexton.issuer.positions import Positions
 from sexton.issuer.problems import problem_of
 from sexton.issuer.projection import RedisUnavailable
@@ -147,12 +148,12 @@ def test_without_redis_no_number_is_used_up(fresh: Installation, serve: Serve, s
     own = server()
     service = serve(own.settings(fresh))
     attach(service, "n", "t")
-    registrar, end = service.authority().registrar, log_end(service)
+    authority, end = service.authority(), log_end(service)
     own.kill()
     calls: list[Callable[[], object]] = [
         lambda: attach(service, "n", "t"),
-        lambda: registrar.fence_tenant(wire.FenceTenant("t"), Deadline.after(5)),
-        lambda: registrar.import_tenants(wire.Import([wire.ImportedTenant("i", 7)]), Deadline.after(5)),
+        lambda: authority.answer(FenceTenant("t"), Deadline.after(5)),
+        lambda: authority.answer(Import([ImportedTenant("i", 7)]), Deadline.after(5)),
     ]
     for call in calls * 2:
         with pytest.raises(RedisUnavailable):

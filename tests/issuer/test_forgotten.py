@@ -14,12 +14,10 @@ from hypothesis import given, settings
 from tests.support.issuing import Case
 from tests.support.logs import GENESIS, NOW, mixed_logs
 
-from sexton.issuer import wire
-from sexton.issuer.answers import Gathered, Subject
 from sexton.issuer.client import Registration
 from sexton.issuer.fold import State, Valid, apply
-from sexton.issuer.reading import gather
 from sexton.issuer.state import Numbered
+from sexton.issuer.subjects.generation import Answer, Gathered, Subject
 from sexton.schemas import events
 from sexton.schemas.events import Grant, ImportedNode, ImportedTenant, IssueOperation, PartitionOffsets
 from sexton.schemas.windows import Window
@@ -189,11 +187,11 @@ GOLDEN = (KEPT, NEVER, FORGOTTEN, NODE_FORGOTTEN)
 
 def test_answers_as_they_go_over_the_wire() -> None:
     """The text of each kind of answer."""
-    node = wire.Answer("f", 4, 0, True, 9, node="n", node_generation=1, node_until=5)
+    node = Answer("f", 4, 0, True, 9, node="n", node_generation=1, node_until=5)
     answers = [
-        wire.Answer("t", 2, 0, False, 3, 7),
-        wire.Answer("t", 9, 0, False),
-        wire.Answer("t", 1, 0, False, until=3),
+        Answer("t", 2, 0, False, 3, 7),
+        Answer("t", 9, 0, False),
+        Answer("t", 1, 0, False, until=3),
         node,
     ]
 
@@ -203,7 +201,7 @@ def test_answers_as_they_go_over_the_wire() -> None:
 def test_a_client_reads_what_is_forgotten() -> None:
     """`until` without `from` is no window, and is carried apart; with a node's, from where both are known."""
     found = Gathered()
-    gather(found, [msgspec.json.decode(each) for each in GOLDEN], ASKED)
+    found.gather([msgspec.json.decode(each, type=Answer) for each in GOLDEN], ASKED)
 
     kept, never, forgotten, node = ASKED
     assert found.windows == {kept: Window(3, 7), never: None, forgotten: None, node: None}
@@ -221,7 +219,7 @@ def test_a_client_reads_an_older_issuers_answers() -> None:
                 answer.pop(until, None)
         older.append(answer)
     found = Gathered()
-    gather(found, older, ASKED)
+    found.gather(msgspec.convert(older, list[Answer]), ASKED)
 
     assert list(found.windows.values()) == [Window(3, 7), None, None, None]
     assert found.forgotten == {}

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.support.logs import timed
 
 from sexton.issuer import request_ids
-from sexton.issuer.decisions import Call, next_step
 from sexton.issuer.fold import VALID, State, Void, apply
 from sexton.issuer.history import RequestIds
+from sexton.issuer.operations.issuing import Call, next_step
 from sexton.schemas import events
 from sexton.schemas.errors import RequestRefused
 from sexton.schemas.events import Grant, IssueOperation, PartitionOffsets

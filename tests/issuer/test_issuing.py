@@ -18,11 +18,17 @@ from tests.support.issuing import (
 )
 
 from sexton.deploy.local import Installation
-from sexton.issuer import wire
 from sexton.issuer.authority import Authority
 from sexton.issuer.client import IssuerClient, Subject
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.decisions import Call, Part, next_step
+from sexton.issuer.operations.attach import Attach
+from sexton.issuer.operations.fence_tenant import FenceTenant
+from sexton.issuer.operations.import_ import Import, ImportedTenant
+from sexton.issuer.operations.issuing import Call, Part, issue_part, next_step
+from sexton.issuer.operations.re_attach import ReAttach
+from sexton.issuer.operations.register_node import RegisterNode
+from sexton.issuer.operations.upcall_validate import UpcallSubject, UpcallValidate
+from sexton.issuer.operations.validate import Validate
 from sexton.issuer.service import Service
 from sexton.schemas.errors import RequestRefused
 from sexton.schemas.events import IssueOperation
@@ -90,8 +96,8 @@ class TestSeveralIssuers:
         past = client.hget(names["newest"], "t")
         attach(one, "n", "t")
         client.hset(names["newest"], "t", past)
-        asked = wire.Validate([wire.Subject("t", 2, 0)])
-        (answer,) = behind.authority().validate(asked, Deadline.after(20)).answers
+        asked = Validate([Subject("t", 2, 0)])
+        (answer,) = behind.authority().answer(asked, Deadline.after(20)).answers
         assert (answer.newest, answer.until) == (False, 0)
         client.close()
 
@@ -147,7 +153,7 @@ def issue_next(service: Service, authority: Authority, call: Call) -> Part:
     with service.reader.state() as state:
         part = next_step(state, call)
     assert isinstance(part, Part)
-    authority._issue_part(call, part, authority._journal.read_ends(soon), soon)
+    issue_part(authority, call, part, authority.log.read_ends(soon), soon)
     return part
 
 
@@ -167,12 +173,12 @@ class TestLargeCalls:
         self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A re-attach of more than one event's grants is answered when all its parts are valid."""
-        monkeypatch.setattr("sexton.issuer.decisions.GRANTS_PER_EVENT", 7)
+        monkeypatch.setattr("sexton.issuer.operations.issuing.GRANTS_PER_EVENT", 7)
         service = serve(fresh.settings)
         tenants = [f"t{i}" for i in range(20)]
-        asked = wire.Attach(node="n", tenants=tenants, request_id="r1")
-        granted = service.authority().attach(asked, Deadline.after(20))
-        again = service.authority().attach(asked, Deadline.after(20))
+        asked = Attach(node="n", tenants=tenants, request_id="r1")
+        granted = service.authority().answer(asked, Deadline.after(20))
+        again = service.authority().answer(asked, Deadline.after(20))
 
         assert granted.generations == again.generations == dict.fromkeys(tenants, 1)
         assert re_attach(service, "n") == dict.fromkeys(tenants, 2)
@@ -182,16 +188,16 @@ class TestLargeCalls:
         self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A call that ended half way is not finished over what another one was given whole since."""
-        monkeypatch.setattr("sexton.issuer.decisions.GRANTS_PER_EVENT", 7)
+        monkeypatch.setattr("sexton.issuer.operations.issuing.GRANTS_PER_EVENT", 7)
         service, soon = serve(fresh.settings), Deadline.after(20)
         authority, tenants = service.authority(), [f"t{i}" for i in range(20)]
-        authority.attach(wire.Attach(node="n", tenants=tenants), soon)
+        authority.answer(Attach(node="n", tenants=tenants), soon)
         call = Call("r", "c", IssueOperation.RE_ATTACH, "n", None)
         issue_next(service, authority, call)
         second = re_attach(service, "n")
 
         with refused("overtaken"):
-            authority.re_attach(wire.ReAttach("n", request_id="r", caller="c"), soon)
+            authority.answer(ReAttach("n", request_id="r", caller="c"), soon)
         with service.reader.state() as state:
             assert second == {tenant: state.newest(tenant) for tenant in tenants}
 
@@ -199,20 +205,16 @@ class TestLargeCalls:
         self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """I-16: parts of two re-attaches in turns: each is told what it holds, together everything."""
-        monkeypatch.setattr("sexton.issuer.decisions.GRANTS_PER_EVENT", 7)
+        monkeypatch.setattr("sexton.issuer.operations.issuing.GRANTS_PER_EVENT", 7)
         service, soon = serve(fresh.settings), Deadline.after(20)
         authority, tenants = service.authority(), [f"t{i}" for i in range(20)]
-        authority.attach(wire.Attach(node="n", tenants=tenants), soon)
+        authority.answer(Attach(node="n", tenants=tenants), soon)
         calls = [Call(name, "c", IssueOperation.RE_ATTACH, "n", None) for name in ("one", "two")]
         for _ in range(3):
             for call in calls:
                 issue_next(service, authority, call)
         reported = [
-            dict(
-                authority.re_attach(
-                    wire.ReAttach("n", request_id=call.request_id, caller="c"), soon
-                ).generations
-            )
+            dict(authority.answer(ReAttach("n", request_id=call.request_id, caller="c"), soon).generations)
             for call in [*calls, *calls]
         ]
 
@@ -224,15 +226,15 @@ class TestLargeCalls:
         self, fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A tenant that another node took between two parts is missing in the answer, and nothing fails."""
-        monkeypatch.setattr("sexton.issuer.decisions.GRANTS_PER_EVENT", 7)
+        monkeypatch.setattr("sexton.issuer.operations.issuing.GRANTS_PER_EVENT", 7)
         service, soon = serve(fresh.settings), Deadline.after(20)
         authority, tenants = service.authority(), [f"t{i:02d}" for i in range(20)]
-        authority.attach(wire.Attach(node="n", tenants=tenants), soon)
+        authority.answer(Attach(node="n", tenants=tenants), soon)
         call = Call("r", "c", IssueOperation.RE_ATTACH, "n", None)
         part = issue_next(service, authority, call)
         attach(service, "elsewhere", part.tenants[0])
 
-        reported = authority.re_attach(wire.ReAttach("n", request_id="r", caller="c"), soon).generations
+        reported = authority.answer(ReAttach("n", request_id="r", caller="c"), soon).generations
 
         assert set(reported) == set(tenants) - {part.tenants[0]}
 
@@ -243,11 +245,12 @@ def test_what_is_handed_out_and_judged_is_counted(fresh: Installation, serve: Se
     authority, soon = service.authority(), Deadline.after(20)
     attach(service, "n", "t")
     re_attach(service, "n")
-    authority.registrar.fence_tenant(wire.FenceTenant("t"), soon)
-    authority.registrar.register_node(wire.RegisterNode("n"), soon)
-    authority.registrar.import_tenants(wire.Import([wire.ImportedTenant("i", 7)]), soon)
-    authority.newest([("t", 3), ("t", 2), ("nobody", 1)], soon)
-    authority.validate(wire.Validate([wire.Subject("t", g, 0) for g in (1, 2, 3, 4)]), soon)
+    authority.answer(FenceTenant("t"), soon)
+    authority.answer(RegisterNode("n"), soon)
+    authority.answer(Import([ImportedTenant("i", 7)]), soon)
+    asked = [UpcallSubject("t", 3), UpcallSubject("t", 2), UpcallSubject("nobody", 1)]
+    authority.answer(UpcallValidate(asked), soon)
+    authority.answer(Validate([Subject("t", g, 0) for g in (1, 2, 3, 4)]), soon)
 
     assert counter(service, "numbers_issued") == 4
     assert counter(service, "barriers") == 2

@@ -9,12 +9,12 @@ import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support import lua_rules as rules
 from tests.support.issuing import redis_of
+from tests.support.lua_rules import Hashes
 
 from sexton.deploy.local import Installation
-from sexton.issuer import rules
 from sexton.issuer.projection import MAX_AHEAD, Difference, Projection, RedisUnavailable, _script
-from sexton.issuer.rules import Hashes
 
 SCRIPTS = ("compare_v2", "project_v1", "propose_v1", "repair_v1", "withdraw_v1")
 TAG = "{sexton:lua-test}"

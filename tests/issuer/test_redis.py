@@ -11,9 +11,10 @@ import pytest
 from tests.support.issuing import Serve, attach, counter, keys, log_id, newest, re_attach, redis_of
 
 from sexton.deploy.local import Installation
-from sexton.issuer import wire
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.maintenance import verify_projection
+from sexton.issuer.operations.fence_tenant import FenceTenant
+from sexton.issuer.operations.import_ import Import, ImportedTenant
 from sexton.issuer.projection import entries_of
 from sexton.issuer.service import Service
 from sexton.schemas.errors import EnvironmentFault
@@ -143,13 +144,13 @@ def planting(fresh: Installation, serve: Serve) -> Iterator[Planting]:
 
 
 def _fence(service: Service) -> object:
-    asked = wire.FenceTenant("u")
-    return service.authority().registrar.fence_tenant(asked, Deadline.after(20))
+    asked = FenceTenant("u")
+    return service.authority().answer(asked, Deadline.after(20))
 
 
 def _import(service: Service) -> object:
-    asked = wire.Import([wire.ImportedTenant(f"i{service.reader.next_offset}", 7)])
-    return service.authority().registrar.import_tenants(asked, Deadline.after(20))
+    asked = Import([ImportedTenant(f"i{service.reader.next_offset}", 7)])
+    return service.authority().answer(asked, Deadline.after(20))
 
 
 @pytest.mark.parametrize("kind", ["list", "string", "set"])

@@ -13,8 +13,8 @@ from tests.support.issuing import Serve, attach, counter, keys, newest
 from tests.support.servers import Server
 
 from sexton.deploy.local import Installation, ports
-from sexton.issuer import wire
 from sexton.issuer.deadline import Deadline
+from sexton.issuer.operations.attach import Attach
 from sexton.issuer.positions import Positions
 
 pytestmark = pytest.mark.real
@@ -62,8 +62,8 @@ def test_i_14_tenant_names_in_a_cluster_of_slots(
     elsewhere, entrance = nodes[owner - 2], nodes[owner - 1]
     service = serve(entrance.settings(fresh))
 
-    asked = wire.Attach(node="n", tenants=NAMES)
-    assert service.authority().attach(asked, Deadline.after(20)).generations == dict.fromkeys(NAMES, 1)
+    asked = Attach(node="n", tenants=NAMES)
+    assert service.authority().answer(asked, Deadline.after(20)).generations == dict.fromkeys(NAMES, 1)
     for count, name in enumerate(NAMES, 2):
         for number in range(2, count + 1):
             assert attach(service, "n", name) == number

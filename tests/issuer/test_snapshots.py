@@ -11,14 +11,17 @@ from tests.support.issuing import Serve, attach, counter, newest, re_attach
 from tests.support.snapshots import Place, changed, flipped_bit, put
 
 from sexton.deploy.local import Installation
-from sexton.issuer import wire
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.log import open_reader
+from sexton.issuer.operations.attach import Attach
+from sexton.issuer.operations.barrier import Barrier, Ends
+from sexton.issuer.operations.validate import Validate
 from sexton.issuer.positions import Positions
 from sexton.issuer.snapshot_format import BadSnapshot
 from sexton.issuer.snapshot_keeper import take_snapshot
 from sexton.issuer.snapshot_topic import SnapshotTopic, TopicReader
 from sexton.issuer.snapshots import Snapshot
+from sexton.issuer.subjects.generation import Subject
 from sexton.schemas import records
 from sexton.schemas.windows import Window
 
@@ -57,12 +60,12 @@ def test_a_service_on_a_snapshot_answers_as_before(
     place, _ = filled
     first = serve(place.settings)
     number = attach(first, "n5", "a", request_id="r-5", caller="me")
-    asked = wire.Validate([wire.Subject("a", g, p) for g in (1, 2, 3, 4) for p in range(3)])
-    before = first.authority().validate(asked, soon)
+    asked = Validate([Subject("a", g, p) for g in (1, 2, 3, 4) for p in range(3)])
+    before = first.authority().answer(asked, soon)
     take_snapshot(place.settings, 30)
     second = serve(place.settings)
 
-    assert second.authority().validate(asked, soon).answers == before.answers
+    assert second.authority().answer(asked, soon).answers == before.answers
     assert attach(second, "n5", "a", request_id="r-5", caller="me") == number == 3
     assert re_attach(second, "n1") == {"b": 3, "ü ☃": 3}
     assert newest(first, "b", 3)
@@ -125,7 +128,7 @@ def test_a_snapshot_in_many_chunks(
     """A state larger than one chunk is written in many and read back whole."""
     service = serve(fresh.settings)
     names = [f"tenant-{number:05d}" for number in range(3000)]
-    service.authority().attach(wire.Attach(node="n", tenants=names), Deadline.after(20))
+    service.authority().answer(Attach(node="n", tenants=names), Deadline.after(20))
     monkeypatch.setattr("sexton.issuer.snapshot_format._CELLS", 1000)
 
     taken = take_snapshot(fresh.settings, 30)
@@ -162,7 +165,7 @@ def test_windows_cut_by_a_barrier(fresh: Installation, serve: Serve, write: Any,
         assert state.window("t", 1, 0) == Window(0, 3)
         assert state.genesis is not None
         topic_id = state.genesis.intents_topic_id
-    service.authority().barrier(wire.Barrier(unsettled=wire.Ends(topic_id, [3, 0, 0])), soon)
+    service.authority().answer(Barrier(unsettled=Ends(topic_id, [3, 0, 0])), soon)
     take_snapshot(fresh.settings, 30)
 
     for reader in (service, serve(fresh.settings)):

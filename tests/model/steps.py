@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tests.model.world import TENANT, Call, Event, Presence, Reaper, Record, Redis, Rules, Setup, World
 
-from sexton.issuer import decisions
+from sexton.issuer.operations import issuing
 from sexton.issuer.projection import MAX_AHEAD
 from sexton.schemas.events import IssueOperation
 
@@ -53,9 +53,9 @@ def propose(world: World, call: Call, rules: Rules) -> Steps:
         handle = world.handles[call.handle]
         tenants = (TENANT,) if handle.operation == "attach" else None
         operation = IssueOperation(handle.operation)
-        asked = decisions.Call(handle.request, handle.node, operation, handle.node, tenants)
-        step = decisions.next_step(state, asked)
-        if isinstance(step, decisions.Granted):
+        asked = issuing.Call(handle.request, handle.node, operation, handle.node, tenants)
+        step = issuing.next_step(state, asked)
+        if isinstance(step, issuing.Granted):
             generation = step.generations.get(TENANT, 0)
             yield _say(world, call, "granted"), _go(world, call, at="answer", generation=generation)
             continue

@@ -2,7 +2,7 @@
 
 One tenant and one object `x`, named by the tenant's index at the start. The environment is modelled: it may
 lie, lag, lose and crash. The rules are the real ones: `sexton.issuer.fold` folds the log,
-`sexton.issuer.decisions` says how a call continues, `sexton.issuer.positions` which topic is the right one,
+`sexton.issuer.operations.issuing` says how a call continues, `sexton.issuer.positions` which topic is right,
 `sexton.streaming_jobs.reaper.plan` what a barrier covers, `sexton.streaming_jobs.reaper.judge` judges an
 intent. A safeguard that is one of them is switched off in the product itself (`SWITCHES`); one that is an
 order of I/O is restated here, and `tests/safeguards/protocol.toml` has the product's line for each.
@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 from sexton.issuer import fold, positions
 from sexton.issuer.client import Subject
+from sexton.issuer.operations import barrier, base, issuing
 from sexton.schemas import events
 from sexton.schemas.cluster import TopicIdentity
 from sexton.schemas.errors import EnvironmentFault
@@ -215,9 +216,9 @@ class Setup:
 
 _covers = Window.covers
 SWITCHES: Mapping[str, tuple[Any, str, Callable[..., Any]]] = {
-    "compare-and-set": (fold, "_grant_fault", lambda *_: None),
-    "request-id": (fold, "_request_fault", lambda *_: None),
-    "barrier-ends": (fold, "_barrier", lambda *_: fold.VALID),
+    "compare-and-set": (issuing, "grant_fault", lambda *_: None),
+    "request-id": (base, "request_fault", lambda *_: None),
+    "barrier-ends": (barrier, "apply_barrier", lambda *_: fold.VALID),
     "below-barrier": (plan, "check_below", lambda *_: None),
     "window-start": (Window, "covers", lambda window, offset: _covers(Window(0, window.until), offset)),
     "topic-ids": (positions, "verify", lambda *_: None),

@@ -15,9 +15,11 @@ import pytest
 import redis
 
 from sexton.deploy.local import Installation
-from sexton.issuer import wire
 from sexton.issuer.client import Issuer, Subject
 from sexton.issuer.deadline import Deadline
+from sexton.issuer.operations.attach import Attach
+from sexton.issuer.operations.re_attach import ReAttach
+from sexton.issuer.operations.validate import Validate
 from sexton.issuer.service import Service
 from sexton.schemas.errors import RequestRefused
 from sexton.schemas.settings import Settings
@@ -54,19 +56,19 @@ def attach(
     service: Service, node: str, tenant: str, request_id: str | None = None, caller: str | None = None
 ) -> int:
     """Attach through a service of this process."""
-    asked = wire.Attach(node=node, tenant=tenant, request_id=request_id, caller=caller)
-    return service.authority().attach(asked, Deadline.after(20)).generations[tenant]
+    asked = Attach(node=node, tenant=tenant, request_id=request_id, caller=caller)
+    return service.authority().answer(asked, Deadline.after(20)).generations[tenant]
 
 
 def re_attach(service: Service, node: str) -> dict[str, int]:
     """Re-attach through a service of this process."""
-    return dict(service.authority().re_attach(wire.ReAttach(node=node), Deadline.after(20)).generations)
+    return dict(service.authority().answer(ReAttach(node=node), Deadline.after(20)).generations)
 
 
 def newest(service: Service, tenant: str, generation: int) -> bool:
     """Whether a generation validates as the newest."""
-    asked = wire.Validate([wire.Subject(tenant, generation, 0)])
-    return service.authority().validate(asked, Deadline.after(20)).answers[0].newest
+    asked = Validate([Subject(tenant, generation, 0)])
+    return service.authority().answer(asked, Deadline.after(20)).answers[0].newest
 
 
 def keys(settings: Settings, topic_id: str) -> dict[str, str]:

@@ -11,12 +11,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from sexton.issuer import wire
 from sexton.schemas.errors import InvalidSettings, RequestRefused
 
-__all__ = ["Access", "Identity", "Role", "permit", "permit_subjects"]
+__all__ = [
+    "EVERYBODY",
+    "HOLDERS",
+    "OPERATORS",
+    "REAPERS",
+    "Access",
+    "Guarded",
+    "Identity",
+    "Role",
+    "permit",
+    "permit_subjects",
+]
 
 
 class Role(StrEnum):
@@ -35,22 +45,21 @@ class Identity:
     node: str | None = None
 
 
-_EVERYBODY = frozenset(Role)
-_HOLDERS = frozenset({Role.NODE, Role.OPERATOR})
-_OPERATORS = frozenset({Role.OPERATOR})
-_MAY: Mapping[type, frozenset[Role]] = {
-    wire.Attach: _HOLDERS,
-    wire.ReAttach: _HOLDERS,
-    wire.Detach: _HOLDERS,
-    wire.RegisterNode: _HOLDERS,
-    wire.UpcallReAttach: _HOLDERS,
-    wire.Validate: _EVERYBODY,
-    wire.UpcallValidate: _EVERYBODY,
-    wire.Barrier: frozenset({Role.REAPER}),
-    wire.Drop: _OPERATORS,
-    wire.FenceTenant: _OPERATORS,
-    wire.Import: _OPERATORS,
-}
+EVERYBODY = frozenset(Role)
+HOLDERS = frozenset({Role.NODE, Role.OPERATOR})
+REAPERS = frozenset({Role.REAPER})
+OPERATORS = frozenset({Role.OPERATOR})
+
+
+class Guarded(Protocol):
+    """A call that only some may make; `acts_as` is the node as which it acts, None where it is nobody's."""
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        """Who may make it."""
+
+    def acts_as(self) -> str | None:
+        """Return the node that the caller has to be, if it is one."""
 
 
 class Access:
@@ -100,18 +109,14 @@ class Access:
         return found
 
 
-def permit(identity: Identity | None, body: Any) -> None:
+def permit(identity: Identity | None, body: Guarded) -> None:
     """Raise RequestRefused `forbidden` when the caller may not make this call."""
     if identity is None:
         return
-    if identity.role not in _MAY[type(body)]:
+    if identity.role not in body.roles:
         raise RequestRefused("forbidden", f"the {identity.role} role may not make this call", status=403)
-    if identity.role is not Role.NODE:
-        return
-    if isinstance(body, wire.UpcallReAttach):
-        _same(identity, str(body.node_id))
-    elif not isinstance(body, wire.Validate | wire.UpcallValidate):
-        _same(identity, body.node)
+    if identity.role is Role.NODE and (node := body.acts_as()) is not None:
+        _same(identity, node)
 
 
 def permit_subjects(identity: Identity | None, nodes: Iterable[str | None]) -> None:

@@ -5,13 +5,24 @@ A retry is answered from the log. Whoever asks something else under a known id m
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
-from sexton.issuer.state import Node, Request, State
-from sexton.schemas import events
+from sexton.issuer.request_ids import check_not_ahead, new_id
+from sexton.issuer.state import Request, State
 from sexton.schemas.errors import RequestRefused
 
-__all__ = ["after", "check_binding", "check_in_time", "check_number", "check_same_import"]
+__all__ = ["after", "check_binding", "check_in_time", "identity", "request_fault", "require_same"]
+
+
+def identity(request_id: str | None, caller: str | None, node: str) -> tuple[str, str]:
+    """Return the request id, a new one if none was given, and who calls: the node if nothing else.
+
+    Raises RequestRefused for an id that is ahead of this clock.
+    """
+    if request_id is not None:
+        check_not_ahead(request_id, time.time())
+    return request_id or new_id(), caller or node
 
 
 def check_binding(
@@ -28,35 +39,12 @@ def check_binding(
         )
     if same and number is not None:
         same = set(known.granted.values()) == {number}
-    _require(same)
+    require_same(same)
 
 
 def after(expected: int | None) -> int | None:
     """Return the number that a call leads to whose caller believes in the one before; 0 stands for none."""
     return None if expected is None else expected + 1
-
-
-def check_number(node: Node, asked: int | None) -> None:
-    """Raise RequestRefused when a known request id registered its node under another number."""
-    _require(asked in (None, node.number))
-
-
-def check_same_import(
-    known: Request,
-    event: events.GenerationEvent | None,
-    tenants: Sequence[events.ImportedTenant],
-    nodes: Sequence[events.ImportedNode],
-) -> None:
-    """Raise RequestRefused when a known request id imported something else.
-
-    `event` is what the log has where the id was carried out, None where the log is cut off: then only the
-    generations that are kept with the id can be compared.
-    """
-    if isinstance(event, events.Imported):
-        _require(_by_name(event.tenants, event.nodes) == _by_name(tenants, nodes))
-    else:
-        generations = {row.tenant: row.generation for row in tenants if row.generation is not None}
-        _require(known.granted == generations)
 
 
 def check_in_time(state: State, request_id: str) -> None:
@@ -69,12 +57,22 @@ def check_in_time(state: State, request_id: str) -> None:
         )
 
 
-def _by_name(
-    tenants: Sequence[events.ImportedTenant], nodes: Sequence[events.ImportedNode]
-) -> tuple[dict[str, events.ImportedTenant], dict[str, events.ImportedNode]]:
-    return {row.tenant: row for row in tenants}, {row.node: row for row in nodes}
+def request_fault(state: State, request_id: str, request: Request, part: int) -> str | None:
+    """Return why an event of a request id is void: answered, bound or expired; None when it may count."""
+    if not 0 <= part < request.parts:
+        return "no-such-part"
+    known = state.request(request_id)
+    if known is None:
+        return "request-expired" if state.requests.expired(request_id) else None
+    if part in known.offsets:
+        return "request-answered"
+    same = (known.caller, known.operation, known.node, known.parts)
+    if same != (request.caller, request.operation, request.node, request.parts):
+        return "request-bound"
+    return None
 
 
-def _require(same: bool) -> None:
+def require_same(same: bool) -> None:
+    """Raise RequestRefused when a known request id was given for another call."""
     if not same:
         raise RequestRefused("request-id-conflict", "the request id belongs to another call or caller")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from sexton.issuer import logs, wire
+from sexton.issuer import logs
 from sexton.issuer.access import Identity, permit, permit_subjects
-from sexton.issuer.authority import Authority
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.decisions import Granted
-from sexton.issuer.incoming import decode, node_of, read_body
+from sexton.issuer.incoming import read_body
 from sexton.issuer.openapi import documented, with_schemas
+from sexton.issuer.operations import OPERATIONS
+from sexton.issuer.operations.base import Operation
 from sexton.issuer.problems import Overloaded, headers_of, problem_of, problem_of_any
-from sexton.issuer.registrar import Registrar
 from sexton.issuer.service import Service
-from sexton.schemas.errors import RequestRefused, SextonError
-from sexton.schemas.events import GenerationForm
+from sexton.issuer.views import NODE, TENANT, View
+from sexton.issuer.wire import decode
+from sexton.schemas.errors import SextonError
 
 __all__ = ["create_app", "problem_of"]
 
@@ -84,113 +84,38 @@ def create_app(service: Service) -> FastAPI:
     app.router.add_event_handler("shutdown", workers.close)
     for cls in (SextonError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(cls, _problem_handler(service))
-    _add_calls(app, service, workers)
-    _add_upcalls(app, service, workers)
+    for operation in OPERATIONS:
+        documents = documented(operation, operation.answer)
+        app.post(operation.path, **documents)(_endpoint(operation, service, workers))
     _add_views(app, service, workers)
+    _add_probes(app, service)
     build = app.openapi
     app.openapi = lambda: with_schemas(build())  # type: ignore[method-assign]
     return app
 
 
-def _add_calls(app: FastAPI, service: Service, workers: _Workers) -> None:
-    def post(path: str, body: type[_T], answer: Any, work: Callable[[_T, _Call], Any]) -> None:
-        app.post(path, **documented(body, answer))(_endpoint(body, work, service, workers))
-
-    def authority() -> Authority:
-        return service.authority()
-
-    def registrar() -> Registrar:
-        return authority().registrar
-
-    def attach(body: wire.Attach, call: _Call) -> wire.Granted:
-        return granted(authority().attach(body, call.deadline))
-
-    def re_attach(body: wire.ReAttach, call: _Call) -> wire.Granted:
-        return granted(authority().re_attach(body, call.deadline))
-
-    def granted(answer: Granted) -> wire.Granted:
-        return _granted(answer, authority().forms(answer.generations))
-
-    def validate(body: wire.Validate, call: _Call) -> wire.Validation:
-        answer = authority().validate(body, call.deadline)
-        if call.identity is not None:
-            permit_subjects(call.identity, [subject.node for subject in body.subjects])
-            asked = [(subject.tenant, subject.generation) for subject in body.subjects]
-            permit_subjects(call.identity, authority().issued_to(asked))
-        return answer
-
-    post("/v1/attach", wire.Attach, wire.Granted, attach)
-    post("/v1/re-attach", wire.ReAttach, wire.Granted, re_attach)
-    post("/v1/validate", wire.Validate, wire.Validation, validate)
-    post("/v1/barrier", wire.Barrier, wire.BarrierAnswer, lambda b, c: authority().barrier(b, c.deadline))
-    post("/v1/detach", wire.Detach, wire.Ended, lambda b, c: registrar().detach(b, c.deadline))
-    post("/v1/drop", wire.Drop, wire.Ended, lambda b, c: registrar().drop(b, c.deadline))
-    post(
-        "/v1/fence-tenant",
-        wire.FenceTenant,
-        wire.Ended,
-        lambda b, c: registrar().fence_tenant(b, c.deadline),
-    )
-    post(
-        "/v1/register-node",
-        wire.RegisterNode,
-        wire.Registered,
-        lambda b, c: registrar().register_node(b, c.deadline),
-    )
-    post(
-        "/v1/import",
-        wire.Import,
-        wire.ImportedAnswer,
-        lambda b, c: registrar().import_tenants(b, c.deadline),
-    )
-
-
-def _add_upcalls(app: FastAPI, service: Service, workers: _Workers) -> None:
-    def re_attach(body: wire.UpcallReAttach, call: _Call) -> wire.UpcallReAttachAnswer:
-        asked = wire.ReAttach(node=node_of(body.node_id))
-        granted = service.authority().re_attach(asked, call.deadline, GenerationForm.FINAL)
-        return wire.UpcallReAttachAnswer([wire.UpcallTenant(t, g) for t, g in granted.generations.items()])
-
-    def validate(body: wire.UpcallValidate, call: _Call) -> wire.UpcallValidateAnswer:
-        asked = [(tenant.id, tenant.gen) for tenant in body.tenants]
-        verdicts = service.authority().newest(asked, call.deadline)
-        if call.identity is not None:
-            permit_subjects(call.identity, service.authority().issued_to(asked))
-        return wire.UpcallValidateAnswer([wire.UpcallValid(name, valid) for name, valid in verdicts])
-
-    app.post("/upcall/v1/re-attach", **documented(wire.UpcallReAttach, wire.UpcallReAttachAnswer))(
-        _endpoint(wire.UpcallReAttach, re_attach, service, workers)
-    )
-    app.post("/upcall/v1/validate", **documented(wire.UpcallValidate, wire.UpcallValidateAnswer))(
-        _endpoint(wire.UpcallValidate, validate, service, workers)
-    )
-
-
 def _add_views(app: FastAPI, service: Service, workers: _Workers) -> None:
-    @app.get("/v1/tenants/{tenant:sexton_name}", **documented(None, wire.TenantView))
+    async def look(view: View[Any], request: Request, name: str, history: int) -> Response:
+        call = _begin(request, service)
+        async with workers.admit():
+            return _json(
+                await workers.run(
+                    lambda: service.authority().look(view, name, history, call.deadline), call.deadline
+                )
+            )
+
+    @app.get(f"{TENANT.path}{{tenant:sexton_name}}", **documented(None, TENANT.answer))
     async def tenant(request: Request, tenant: str, history: int = _HISTORY) -> Response:
         """One tenant with its newest generations and their windows."""
-        call = _begin(request, service)
-        async with workers.admit():
-            view = await workers.run(
-                lambda: service.authority().view(tenant, history, call.deadline), call.deadline
-            )
-        if view is None:
-            raise RequestRefused("unknown-tenant", f"the log does not know the tenant: {tenant}", status=404)
-        return _json(view)
+        return await look(TENANT, request, tenant, history)
 
-    @app.get("/v1/nodes/{node:sexton_name}", **documented(None, wire.NodeView))
+    @app.get(f"{NODE.path}{{node:sexton_name}}", **documented(None, NODE.answer))
     async def node(request: Request, node: str, history: int = _HISTORY) -> Response:
         """One node of the first form with its newest node generations and their windows."""
-        call = _begin(request, service)
-        async with workers.admit():
-            view = await workers.run(
-                lambda: service.authority().node_view(node, history, call.deadline), call.deadline
-            )
-        if view is None:
-            raise RequestRefused("unknown-node", f"the node has not registered: {node}", status=404)
-        return _json(view)
+        return await look(NODE, request, node, history)
 
+
+def _add_probes(app: FastAPI, service: Service) -> None:
     @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
@@ -219,17 +144,19 @@ def _begin(request: Request, service: Service) -> _Call:
 
 
 def _endpoint(
-    body: type[_T], work: Callable[[_T, _Call], Any], service: Service, workers: _Workers
+    operation: type[Operation[Any]], service: Service, workers: _Workers
 ) -> Callable[[Request], Awaitable[Response]]:
-    decoder = msgspec.json.Decoder(body)
-    changes = body not in (wire.Validate, wire.UpcallValidate, wire.Barrier)
+    decoder = msgspec.json.Decoder(operation)
 
     def carry_out(raw: bytes, call: _Call) -> Response:
         if call.deadline.left() == 0:
             raise Overloaded("no time left: too many calls")
         asked = decode(decoder, raw)
         permit(call.identity, asked)
-        return _json(work(asked, call))
+        answer = service.authority().answer(asked, call.deadline)
+        if call.identity is not None:
+            permit_subjects(call.identity, service.authority().asked_about(asked))
+        return _json(answer)
 
     async def endpoint(request: Request) -> Response:
         begun, who, problem = time.monotonic(), "-", None
@@ -248,21 +175,10 @@ def _endpoint(
         finally:
             took = time.monotonic() - begun
             service.metrics.calls.labels(request.url.path).observe(took)
-            logs.call_ended(request.url.path, took, caller=who, problem=problem, changes=changes)
+            logs.call_ended(request.url.path, took, caller=who, problem=problem, changes=operation.changes)
 
-    endpoint.__doc__ = body.__doc__
+    endpoint.__doc__ = operation.__doc__
     return endpoint
-
-
-def _granted(granted: Granted, forms: Mapping[str, GenerationForm]) -> wire.Granted:
-    tenants = [wire.GrantedTenant(tenant, g) for tenant, g in granted.generations.items()]
-    for each in tenants:
-        if forms.get(each.tenant) is GenerationForm.FIRST:
-            each.form = GenerationForm.FIRST.value
-    answer = wire.Granted(granted.log_offset, granted.request_id, tenants)
-    if len(tenants) == 1:
-        answer.tenant, answer.generation = tenants[0].tenant, tenants[0].generation
-    return answer
 
 
 def _json(answer: Any) -> Response:

@@ -1,20 +1,17 @@
-"""What comes in over HTTP, before it is a call: names in paths, bodies with a bound, what they hold."""
+"""What comes in over HTTP, before it is a call: names in paths, bodies with a bound."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
 
-import msgspec
 from fastapi import Request
 from starlette.convertors import Convertor, register_url_convertor
 
 from sexton.issuer.deadline import Deadline
-from sexton.schemas.errors import RequestRefused, UsageError
+from sexton.schemas.errors import RequestRefused
 
-__all__ = ["decode", "node_of", "read_body"]
+__all__ = ["read_body"]
 
-_T = TypeVar("_T")
 _MAX_BODY = 32 * 1024 * 1024
 
 
@@ -57,20 +54,3 @@ async def _whole_body(request: Request) -> bytes:
         else:
             return bytes(raw)
     raise RequestRefused("too-large", f"a body has at most {_MAX_BODY} bytes", status=413)
-
-
-def decode(decoder: msgspec.json.Decoder[_T], raw: bytes) -> _T:
-    """Return what a body holds; raises UsageError for one that is not what the call takes."""
-    try:
-        return decoder.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UsageError(str(error)) from error
-    except RecursionError as error:
-        raise UsageError("the body is nested too deeply") from error
-
-
-def node_of(node_id: int | str) -> str:
-    """Return the node that the published engine names; its numbers are u64."""
-    if node_id == "" or (isinstance(node_id, int) and not 0 <= node_id < 2**64):
-        raise UsageError(f"node_id is a number in 0..2^64-1 or a text that is not empty: {node_id!r}")
-    return str(node_id)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from typing import Any
+
 from sexton.issuer.deadline import Coalescer, Deadline
 from sexton.issuer.log import LogReader, LogWriter
 from sexton.issuer.metrics import Metrics
+from sexton.issuer.operations import FOLDS
 from sexton.issuer.positions import Ends, Positions
-from sexton.schemas import events
+from sexton.issuer.state import State
+from sexton.schemas.events import GenerationEvent, PartitionOffsets
 
-__all__ = ["Journal", "RequestEvent"]
-
-RequestEvent = (
-    events.Issued
-    | events.IssuedFirstForm
-    | events.NodeRegistered
-    | events.Detached
-    | events.Fenced
-    | events.Imported
-    | events.Dropped
-)
-"""The events that carry out a call, and so a request id."""
+__all__ = ["Journal"]
 
 
 class Journal:
@@ -29,44 +23,50 @@ class Journal:
         self._writer = writer
         self._metrics = metrics
         self._ends = Coalescer(positions.read)
-        self.reader = reader
+        self._reader = reader
 
-    def read_ends(self, deadline: Deadline) -> Ends:
+    def state(self) -> AbstractContextManager[State]:
+        """Hold the fold still and return it."""
+        return self._reader.state()
+
+    def read_ends(self, deadline: Deadline) -> PartitionOffsets:
         """Read the end offsets and fold the log up to the end that it had then."""
         ends = self.positions(deadline)
-        self._metrics.fold_lag.set(max(0, ends.log_end - self.reader.next_offset))
-        self.reader.wait_for(ends.log_end - 1, deadline)
-        return ends
+        self._metrics.fold_lag.set(max(0, ends.log_end - self._reader.next_offset))
+        self.wait_for(ends.log_end - 1, deadline)
+        return ends.intents
+
+    def ends(self, deadline: Deadline) -> PartitionOffsets:
+        """Read the end offsets of the intents topic."""
+        return self.positions(deadline).intents
 
     def positions(self, deadline: Deadline) -> Ends:
         """Read the end offsets; calls that wait at the same moment share a reading."""
         return self._ends.get(deadline)
 
-    def append(self, event: RequestEvent, part: int, deadline: Deadline) -> bool:
+    def wait_for(self, offset: int, deadline: Deadline) -> None:
+        """Return once the log is folded up to this offset."""
+        self._reader.wait_for(offset, deadline)
+
+    def append(self, event: Any, part: int, deadline: Deadline) -> bool:
         """Append, read back, and say whether this very event is the valid one of its request and part."""
         offset = self.write(event, deadline)
-        with self.reader.state() as state:
+        with self.state() as state:
             request = state.request(event.request_id)
         valid = request is not None and request.offsets.get(part) == offset
         if valid:
-            self._metrics.numbers.inc(_numbers(event))
+            self._metrics.numbers.inc(FOLDS[type(event)].numbers(event))
         else:
-            self._metrics.voids.labels(self.reader.void_reason(offset)).inc()
+            self._metrics.voids.labels(self._reader.void_reason(offset)).inc()
         return valid
 
-    def write(self, event: events.GenerationEvent, deadline: Deadline) -> int:
+    def write(self, event: GenerationEvent, deadline: Deadline) -> int:
         """Append an event, read the log up to it and return its offset."""
         offset = self._writer.append(event, deadline)
         self._metrics.events.inc()
-        self.reader.wait_for(offset, deadline)
+        self.wait_for(offset, deadline)
         return offset
 
-
-def _numbers(event: RequestEvent) -> int:
-    """Return how many numbers an event hands out; those of an import were handed out elsewhere."""
-    match event:
-        case events.Issued() | events.IssuedFirstForm():
-            return len(event.grants)
-        case events.NodeRegistered() | events.Fenced():
-            return 1
-    return 0
+    def event_at(self, offset: int, deadline: Deadline) -> GenerationEvent | None:
+        """Read one event again; None where the log is cut off."""
+        return self._reader.event_at(offset, deadline)

@@ -8,35 +8,11 @@ import msgspec
 from fastapi import Response
 
 from sexton.issuer import wire
+from sexton.issuer.operations import OPERATIONS
 
 __all__ = ["documented", "with_schemas"]
 
-_BODIES = (
-    wire.Attach,
-    wire.ReAttach,
-    wire.Detach,
-    wire.Drop,
-    wire.Validate,
-    wire.Barrier,
-    wire.RegisterNode,
-    wire.FenceTenant,
-    wire.Import,
-    wire.UpcallReAttach,
-    wire.UpcallValidate,
-)
-_ANSWERS = (
-    wire.Granted,
-    wire.Ended,
-    wire.Validation,
-    wire.BarrierAnswer,
-    wire.TenantView,
-    wire.NodeView,
-    wire.Registered,
-    wire.ImportedAnswer,
-    wire.Problem,
-    wire.UpcallReAttachAnswer,
-    wire.UpcallValidateAnswer,
-)
+_OTHERS = (wire.TenantView, wire.NodeView, wire.Problem)
 
 
 def documented(body: Any, answer: Any) -> dict[str, Any]:
@@ -60,8 +36,7 @@ def documented(body: Any, answer: Any) -> dict[str, Any]:
 
 def with_schemas(document: dict[str, Any]) -> dict[str, Any]:
     """Add the schemas that `documented` refers to."""
-    _, schemas = msgspec.json.schema_components(
-        (*_BODIES, *_ANSWERS), ref_template="#/components/schemas/{name}"
-    )
+    described = (*OPERATIONS, *(each.answer for each in OPERATIONS), *_OTHERS)
+    _, schemas = msgspec.json.schema_components(described, ref_template="#/components/schemas/{name}")
     document.setdefault("components", {}).setdefault("schemas", {}).update(schemas)
     return document

@@ -20,7 +20,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
 from redis.retry import Retry
 
-from sexton.issuer.fold import State, Tenant
+from sexton.issuer.state import State, Tenant
 from sexton.schemas.errors import EnvironmentFault, SextonError
 from sexton.schemas.events import Grant
 from sexton.schemas.settings import Settings

@@ -196,6 +196,12 @@ class State:
         attachment = tenant.forgotten_until(generation, partition)
         return attachment, known.forgotten_until(node_generation, partition)
 
+    def issued_to(self, tenant: str, generation: int) -> str | None:
+        """Return the node that a generation was given to, None where the log knows none."""
+        found = self._tenants.get(tenant)
+        issue = found.issue(generation) if found else None
+        return issue.node if issue else None
+
     def node(self, node: str) -> Node | None:
         """Return a node of the first form, None when it never registered."""
         return self._nodes.get(node)
@@ -216,7 +222,7 @@ class State:
         """Return what a request id has led to, None when no event of it is valid."""
         return self.requests.get(request_id)
 
-    # --- changes, by the rules of `fold` only ---------------------------------------------------------------
+    # --- changes, by the rules of the operations only -------------------------------------------------------
 
     def _raise_high(self, ends: events.PartitionOffsets) -> bool:
         """Raise the running maximum; False if these are no end offsets of the topic that Genesis names."""
@@ -248,6 +254,10 @@ class State:
             self._nodes[node] = Node(node, first, number=number)
             self._numbers[number] = node
         return self._nodes[node]
+
+    def _issue(self, offset: int, node: str | None) -> Issue:
+        """Return what the numbers of the event at `offset` share."""
+        return Issue(offset, node, self.high)
 
     def _add(self, owner: Numbered, issue: Issue) -> None:
         """Give the owner its next number: the window of the one before closes."""
