@@ -97,7 +97,8 @@ class Consumer:
         """One at a time."""
         value, code = self.left.pop(0)
         error = None if code is None else SimpleNamespace(code=lambda: code, str=lambda: "")
-        return [SimpleNamespace(partition=lambda: 0, value=lambda: value, error=lambda: error)]
+        where = {"partition": lambda: 0, "offset": lambda: 0}
+        return [SimpleNamespace(**where, value=lambda: value, error=lambda: error)]
 
     def close(self) -> None:
         """Nothing to leave."""

@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable, UndecodableRecord
+from sexton.schemas.kafka_reading import read_to_end
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.deferred.pending import Origin, Pending, Twins, origin_of
 from sexton.streaming_jobs.reaper.recovery.checkpoint import CheckpointRefused, check_retention
@@ -231,26 +232,16 @@ class DelayQueue:
         consumer = self._open_consumer()
         consumer.assign([TopicPartition(self.place.topic, p, self._read.get(p, 0)) for p in behind])
         try:
-            deadline = time.monotonic() + _ANSWER_S
-            while behind:
-                if time.monotonic() > deadline:
-                    raise KafkaUnavailable(f"the delay queue cannot be read: {self.place.topic}")
-                for message in consumer.consume(1000, timeout=0.02):
-                    deadline = time.monotonic() + _ANSWER_S
-                    self._take(message, behind)
+            what = f"the delay queue {self.place.topic}"
+            for message in read_to_end(consumer, set(behind), what, self._ended, answer_s=_ANSWER_S):
+                partition, offset = message.partition() or 0, message.offset() or 0
+                self._pending.note(partition, offset, self._origin(message.value()))
+                self._read[partition] = offset + 1
         finally:
             consumer.unassign()
 
-    def _take(self, message: Message, behind: dict[int, int]) -> None:
-        error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
-        if error is not None:
-            if error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaUnavailable(f"the delay queue cannot be read: {error.str()}")
-            self._read[partition] = max(self._read.get(partition, 0), offset)
-            behind.pop(partition, None)
-            return
-        self._pending.note(partition, offset, self._origin(message.value()))
-        self._read[partition] = offset + 1
+    def _ended(self, partition: int, offset: int) -> None:
+        self._read[partition] = max(self._read.get(partition, 0), offset)
 
     def _origin(self, value: bytes | None) -> Origin | None:
         try:

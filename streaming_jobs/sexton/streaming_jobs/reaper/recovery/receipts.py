@@ -7,16 +7,16 @@ stands under the key now, the one that was meant may have gone by our own hand.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from sexton.schemas import events, records
 from sexton.schemas.cluster import Cluster
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable, UndecodableRecord
+from sexton.schemas.kafka_reading import read_to_end
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue, parse_begun
@@ -123,23 +123,12 @@ def _changed_since(settings: Settings, since_s: float, topic_id: str) -> frozens
 
 def _read(consumer: Consumer, codec: Codec, left: set[int], topic_id: str) -> set[tuple[int, int]]:
     changed: set[tuple[int, int]] = set()
-    deadline = time.monotonic() + _ANSWER_S
-    while left:
-        if time.monotonic() > deadline:
-            raise KafkaUnavailable("the receipts cannot be read: no answer in time")
-        for message in consumer.consume(1000, timeout=0.02):
-            deadline = time.monotonic() + _ANSWER_S
-            error = message.error()
-            if error is not None:
-                if error.code() != KafkaError._PARTITION_EOF:
-                    raise KafkaUnavailable(f"the receipts cannot be read: {error.str()}")
-                left.discard(message.partition() or 0)
-                continue
-            try:
-                outcome = codec.decode(message.value() or b"", events.Outcome)
-            except UndecodableRecord:
-                continue  # not ours: it says nothing of any key
-            at = outcome.position
-            if at.topic_id == topic_id and outcome.counts.get(events.OutcomeKind.CHANGED.value):
-                changed.add((at.partition, at.offset))
+    for message in read_to_end(consumer, left, "the receipts", answer_s=_ANSWER_S):
+        try:
+            outcome = codec.decode(message.value() or b"", events.Outcome)
+        except UndecodableRecord:
+            continue  # not ours: it says nothing of any key
+        at = outcome.position
+        if at.topic_id == topic_id and outcome.counts.get(events.OutcomeKind.CHANGED.value):
+            changed.add((at.partition, at.offset))
     return changed
