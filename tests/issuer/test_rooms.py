@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from tests.safeguards.lines import TREE, product
 
+from sexton.issuer.answers import Validation
+from sexton.issuer.client import Subject
 from sexton.issuer.operations import FOLDS, OPERATIONS
+from sexton.issuer.operations.validate import Validate
+from sexton.issuer.subjects import KINDS
+from sexton.issuer.testing import FakeIssuer
 from sexton.schemas.events import GenerationEvent, Genesis
 
 ROOMS = Path("issuer/sexton/issuer/operations")
@@ -84,3 +90,23 @@ def test_every_event_of_the_log_has_a_room() -> None:
     assert {*FOLDS, Genesis} == set(GenerationEvent.__args__)
     assert len({each.path for each in OPERATIONS}) == len(OPERATIONS)
     assert sorted(Path(TREE, ROOMS).glob("*.py")) != []
+
+
+def test_every_kind_of_subject_has_its_place_in_question_and_answer() -> None:
+    """Each kind is asked in a list of its own, answered in another, and read into fields of its own."""
+    places = [(kind.asked_in, kind.answered_in) for kind in KINDS]
+
+    assert {asked for asked, _ in places} == set(Validate.__struct_fields__) - {"at_least"}
+    assert {answered for _, answered in places} <= set(Validate.answer.__struct_fields__)
+    parts = [name for kind in KINDS for name in kind.found().parts()]
+    assert sorted(parts) == sorted({each.name for each in fields(Validation)} - {"log_offset", "topic_id"})
+
+
+def test_a_question_leaves_no_event_in_the_fakes_log() -> None:
+    """Nobody else writes to a list: the fake needs no barrier to know its end."""
+    issuer = FakeIssuer()
+    issuer.attach("n", "t")
+    before = list(issuer.log)
+
+    assert len(issuer.validate([Subject("t", 1, 0)]).windows) == 1
+    assert issuer.log == before

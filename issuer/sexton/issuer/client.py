@@ -107,8 +107,8 @@ class IssuerClient(Issuer):
         self._client = None
 
     def _call(self, asked: Operation[_A], end: float) -> _A:
-        if asked.changes:
-            return self._issue(cast(Changing[_A], asked), end)
+        if isinstance(asked, Changing):
+            return cast(_A, self._issue(asked, end))
         return cast(_A, self._ask("POST", asked.path, _encoded(asked), asked.answer, end))
 
     def _look(self, view: View[_A], name: str, end: float) -> _A | None:

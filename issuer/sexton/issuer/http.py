@@ -154,7 +154,7 @@ def _endpoint(
         asked = decode(decoder, raw)
         permit(call.identity, asked)
         answer = service.authority().answer(asked, call.deadline)
-        if call.identity is not None:
+        if call.identity is not None and call.identity.node is not None:
             permit_subjects(call.identity, service.authority().asked_about(asked))
         return _json(answer)
 

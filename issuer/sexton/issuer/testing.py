@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -50,9 +50,8 @@ class FakeIssuer(Issuer):
 
     def _call(self, asked: Operation[_A], end: float) -> _A:
         self._require()
-        if asked.changes:
-            changing = cast(Changing[_A], asked)
-            changing.request_id, changing.caller = changing.request_id or None, self._caller
+        if isinstance(asked, Changing):
+            asked.request_id, asked.caller = asked.request_id or None, self._caller
         try:
             # Over the wire and back, so that what the service would refuse is refused.
             read = wire.decode(msgspec.json.Decoder(type(asked)), msgspec.json.encode(asked))

@@ -273,6 +273,8 @@ class Change(Changing[A]):
         tenant: str | None = getattr(self, "tenant", None)
         is_ours = False
         while True:
+            # Read before the event is appended: later ones would cover what was written when a successor
+            # might have read the index already.
             ends = desk.log.read_ends(deadline)
             with desk.log.state() as state:
                 known = state.request(request_id)
@@ -281,4 +283,6 @@ class Change(Changing[A]):
                     return Done(request_id, known, is_ours)
                 check_in_time(state, request_id)
                 event = self.decide(state, Made(request_id, binding.caller, ends, desk.now()))
+            # What has not been read back as valid did not happen; a void event is made anew from what the
+            # log now says.
             is_ours = desk.log.append(event, 0, deadline)
