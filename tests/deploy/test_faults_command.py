@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import signal
@@ -14,9 +15,11 @@ import pytest
 import urllib3
 from tests.conftest import Cli
 from tests.support import pages
+from tests.support.proxied import Logged, read_log
 
 from sexton.deploy.local import LocalStack
-from sexton.deploy.local.faults import fields, read_log
+from sexton.deploy.local.faults import rules
+from sexton.deploy.local.faults.requests import OPERATIONS
 
 S3_ALONE = ("--without", "kafka", "--without", "redis", "--without", "issuer", "--without", "topics")
 PAGE = pages.ROOT / "docs" / "faults.md"
@@ -156,11 +159,12 @@ class TestAlone:
 
 class TestThePage:
     def test_its_tables_are_those_of_the_code(self) -> None:
-        """docs/faults.md shows every field with the meaning that the reader of files goes by."""
-        page = PAGE.read_text(encoding="utf-8")
+        """docs/faults.md has every field of a rule and of a line of the log, and every operation."""
+        fields, logged = (re.findall(r"^\| (`.+?`) \|", table, re.MULTILINE) for table in _tables())
 
-        assert fields.table_markdown(fields.FIELDS) in page
-        assert fields.table_markdown(fields.THROTTLE_FIELDS) in page
+        assert [name.strip("`") for name in fields] == list(rules.Rule.model_fields)
+        assert all(f"`{name}`" in PAGE.read_text(encoding="utf-8") for name in OPERATIONS.values())
+        assert re.findall(r"\w+", " ".join(logged)) == [field.name for field in dataclasses.fields(Logged)]
 
     def test_its_examples_can_be_played(self, tmp_path: Path) -> None:
         """Each file on the page is one."""
@@ -170,4 +174,9 @@ class TestThePage:
             file = tmp_path / "faults.toml"
             file.write_text(text)
 
-            assert fields.read(file)
+            assert rules.read(file)
+
+
+def _tables() -> list[str]:
+    page = PAGE.read_text(encoding="utf-8")
+    return re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)

@@ -1,12 +1,12 @@
-"""Faults of single keys inside a 200, and requests and keys above a rate, over real HTTP."""
+"""Faults of single keys inside a 200, and requests above a rate, over real HTTP."""
 
 from __future__ import annotations
 
 import pytest
-from tests.support.proxied import BUCKET, delete, kinds, put, states
+import urllib3
+from tests.support.proxied import BUCKET, Running, delete, kinds, put, states
 from tests.support.s3_recorder import S3Recorder
 
-from sexton.deploy.local.faults import Running
 from sexton.storage import BatchDeleter, Kind
 
 
@@ -34,7 +34,7 @@ class TestKeys:
             [key for key in keys if key not in ("k3", "k5", "k7", "k9")], ["k3", "k5", "k7"],
         ]  # fmt: skip
         assert [(p.what, list(p.keys)) for p in proxy.requests()[0].played] == [
-            ("key error InternalError", ["k3", "k5", "k7"]), ("key error AccessDenied", ["k9"]),
+            ("key_error = InternalError", ["k3", "k5", "k7"]), ("key_error = AccessDenied", ["k9"]),
         ]  # fmt: skip
 
     def test_all_keys_denied(self, strict: S3Recorder, proxy: Running, deleter: BatchDeleter) -> None:
@@ -66,30 +66,62 @@ class TestKeys:
         assert kinds(delete(deleter, "a", "b")) == ["unaccounted", "gone"]
         assert list(strict.objects(BUCKET)) == left
 
-    def test_x_5_a_stranger(self, strict: S3Recorder, proxy: Running, deleter: BatchDeleter) -> None:
+    def test_x_5_an_unexpected_key(self, strict: S3Recorder, proxy: Running, deleter: BatchDeleter) -> None:
         """X-5: the reply names one of two keys and an unexpected key."""
         put(strict, "a", "b")
-        proxy.play('[[rule]]\nkey = "a"\nstranger = "<who>"\n')
+        proxy.play('[[rule]]\nkey = "a"\nunexpected_key = "<who>"\n')
 
         assert kinds(delete(deleter, "a", "b"))[0] == "unaccounted"
         assert list(strict.objects(BUCKET)) == ["a"]
 
+    def test_odd_keys_of_the_rest_are_exact(
+        self, strict: S3Recorder, proxy: Running, deleter: BatchDeleter
+    ) -> None:
+        """What is sent in place of a batch names the keys that are left, and no other: CR stays CR."""
+        keys = ["a", "lone\rcr", "é&<>\"'", " sp ", "t\tn\nl"]
+        put(strict, *keys, "lone\ncr")
+        proxy.play('[[rule]]\nkey = "a"\nkey_error = "AccessDenied"\n')
+
+        assert kinds(delete(deleter, *keys)) == ["final", "gone", "gone", "gone", "gone"]
+        assert sorted(strict.objects(BUCKET)) == ["a", "lone\ncr"]
+
+    def test_without_credentials_nothing_is_sent(
+        self, strict: S3Recorder, proxy: Running, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A batch that has to be signed anew and cannot be gets a 502: no key of it reaches the store."""
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(proxy.file.with_suffix(".none")))
+        monkeypatch.setenv("AWS_CONFIG_FILE", str(proxy.file.with_suffix(".none")))
+        proxy.play('[[rule]]\nkey = "a"\nkey_error = "AccessDenied"\n')
+
+        body = b"<Delete><Object><Key>a</Key></Object><Object><Key>b</Key></Object></Delete>"
+        reply = urllib3.request("POST", f"{proxy.url}/bucket?delete", body=body, retries=False)
+
+        assert (reply.status, b"credentials" in reply.data) == (502, True)
+        assert strict.requests == []
+        assert proxy.requests()[0].forwarded is False
+
 
 class TestThrottling:
-    def test_requests_above_the_rate(self, proxy: Running, deleter: BatchDeleter) -> None:
-        """A prefix takes its burst and refuses more with SlowDown; another prefix continues."""
-        proxy.play("[[rule]]\nthrottle = {writes_per_s = 0.5, burst = 3, retry_after = 2}\n")
+    def test_requests_above_the_rate(self, strict: S3Recorder, proxy: Running, deleter: BatchDeleter) -> None:
+        """A bucket takes its writes of a second and refuses more with SlowDown; other keys pass."""
+        put(strict, "p/1", "p/2", "q/1")
+        proxy.play('[[rule]]\nprefix = "p/"\nwrites_per_s = 0.1\nretry_after = 2\n')
 
-        states = [kinds(delete(deleter, *batch))[0] for batch in (["p/1", "p/2"], ["p/3", "p/4"], ["q/1"])]
+        states = [kinds(delete(deleter, key))[0] for key in ("p/1", "p/2", "q/1")]
 
         assert states == ["gone", "bucket", "gone"]
+        assert list(strict.objects(BUCKET)) == ["p/2"]
         assert [request.status for request in proxy.requests()] == [200, 503, 200]
-        assert proxy.requests()[1].played[0].what == "throttle: error 503 SlowDown"
+        assert [played.what for played in proxy.requests()[1].played] == ["writes_per_s = 0.1"]
 
-    def test_keys_above_the_rate(self, strict: S3Recorder, proxy: Running, deleter: BatchDeleter) -> None:
-        """With `refuse = "key"` those that are too many fail inside a 200."""
-        put(strict, "p/1", "p/2", "p/3")
-        proxy.play('[[rule]]\nthrottle = {writes_per_s = 0.5, burst = 2, refuse = "key"}\n')
+    def test_its_refusal_says_when_to_come_back(self, proxy: Running) -> None:
+        """`retry_after` is the header of the 503, as a store sends it."""
+        proxy.play("[[rule]]\nwrites_per_s = 0.1\nretry_after = 2\n")
 
-        assert kinds(delete(deleter, "p/1", "p/2", "p/3")) == ["gone", "gone", "transient"]
-        assert list(strict.objects(BUCKET)) == ["p/3"]
+        replies = [urllib3.request("PUT", f"{proxy.url}/bucket/a", retries=False) for _ in range(2)]
+
+        assert (replies[1].status, replies[1].headers["Retry-After"]) == (503, "2")
+        assert b"<Code>SlowDown</Code>" in replies[1].data

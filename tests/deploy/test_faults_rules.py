@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 import pytest
@@ -12,34 +12,54 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.pages import ROOT
 
-from sexton.deploy.local.faults import InvalidFaults, fields
-from sexton.deploy.local.faults.decisions import Plan, Presence, carried_over, decide
-from sexton.deploy.local.faults.request import OPERATIONS, S3Request, describe
-from sexton.deploy.local.faults.rules import Cut, Error, KeyFailure, Rule
-from sexton.deploy.local.faults.throttling import prefix_of
+from sexton.deploy.local.faults.requests import OPERATIONS, S3Request, describe, without
+from sexton.deploy.local.faults.rules import InvalidFaults, Memory, Plan, Rule, decide, read
 
-Remembering = list[tuple[Rule, Presence]]
+EXAMPLE = ROOT / "docs" / "examples" / "faults.toml"
+# What XML can carry: a CR only as a reference.
+XML_TEXT = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff")
+    | st.sampled_from("\r\n\t"),
+    min_size=1,
+)
 
 
-def rules(text: str) -> Remembering:
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file of faults that is to be written."""
+    return tmp_path / "faults.toml"
+
+
+class Playing:
     """Rules that have seen nothing yet."""
-    return carried_over([], fields.parse(tomllib.loads(text)))
+
+    def __init__(self, file: Path, text: str) -> None:
+        file.write_text(text)
+        self.rules = {rule: Memory() for rule in read(file)}
+
+    def decide(self, request: S3Request, now: float = 0) -> Plan:
+        """What they play on a request."""
+        return decide(self.rules, request, now)
+
+    def failed(self, *keys: str) -> list[str]:
+        """The keys of a batch that they fail."""
+        return [keys[index] for index in sorted(self.decide(batch(*keys)).keys)]
+
+
+def body_of(*keys: str) -> bytes:
+    """The body of a DeleteObjects request."""
+    inner = "".join(f"<Object><Key>{escape(key, {chr(13): '&#13;'})}</Key></Object>" for key in keys)
+    return f"<Delete>{inner}</Delete>".encode()
 
 
 def batch(*keys: str, bucket: str = "bucket") -> S3Request:
     """A DeleteObjects request."""
-    inner = "".join(f"<Object><Key>{escape(key)}</Key></Object>" for key in keys)
-    return describe("POST", f"/{bucket}?delete", {}, f"<Delete>{inner}</Delete>".encode())
+    return describe("POST", f"/{bucket}?delete", {}, body_of(*keys))
 
 
 def single(key: str) -> S3Request:
     """A DeleteObject request."""
     return describe("DELETE", f"/bucket/{key}", {}, b"")
-
-
-def failed(plan: Plan, request: S3Request) -> list[str]:
-    """The keys that the plan fails."""
-    return [request.entries[index].key for index in sorted(plan.keys)]
 
 
 class TestRequests:
@@ -58,77 +78,114 @@ class TestRequests:
             ("PUT", "/b/k", "PutObject"),
             ("PUT", "/b", "CreateBucket"),
             ("PUT", "/b/k?partNumber=1&uploadId=u", "UploadPart"),
+            ("DELETE", "/b/k?uploadId=u", "AbortMultipartUpload"),
             ("GET", "/", "ListBuckets"),
-            ("OPTIONS", "/b/k", "Other"),
+            ("DELETE", "/b/k?tagging", "DeleteObjectTagging"),
         ],
     )
     def test_operations_have_the_names_of_the_api(self, method: str, target: str, operation: str) -> None:
         """A rule names operations as the S3 API does."""
-        assert describe(method, target, {}, b"").operation == operation
-        assert operation in OPERATIONS
+        assert describe(method, target, {}, b"<Delete/>").operation == operation
+        assert operation in OPERATIONS.values()
 
     @pytest.mark.parametrize(
         ("path", "key"),
         [("a/../b", "a/../b"), ("/x", "/x"), ("x//y", "x//y"), ("a%252Fb", "a%2Fb"), ("a+b", "a+b"),
          ("a%20b", "a b"), ("%C3%A9", "é"), ("e%CC%81", "e\u0301"), ("%0D%0A", "\r\n"), ("..", ".."),
-         ("t%231", "t#1"), ("%FF", "\udcff")],
+         ("t%231", "t#1"), ("%FF", "\\xff")],
     )  # fmt: skip
     def test_keys_in_paths_are_exact(self, path: str, key: str) -> None:
-        """A path is decoded once and nothing in it is normalised; what is no UTF-8 is kept."""
+        """A path is decoded once and nothing in it is normalised; what is no UTF-8 is shown as bytes."""
         assert describe("DELETE", f"/bucket/{path}", {}, b"").keys == [key]
 
-    @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=5))
+    def test_a_copy_is_no_upload(self) -> None:
+        """A header tells them apart."""
+        assert describe("PUT", "/b/k", {"X-Amz-Copy-Source": "/b/a"}, b"").operation == "CopyObject"
+
+    @given(st.lists(XML_TEXT, min_size=1, max_size=5))
     def test_keys_in_bodies_are_exact(self, keys: list[str]) -> None:
         """Keys are read from a body as they were written, in order, whatever they hold."""
         assert batch(*keys).keys == keys
 
     def test_references_and_versions(self) -> None:
-        """Numeric references, namespaces and version ids are understood."""
+        """Numeric references, CDATA, namespaces and version ids are understood."""
         body = (
             b'<d:Delete xmlns:d="http://s3.amazonaws.com/doc/2006-03-01/"><d:Object><d:Key>a&#13;&#xA;b&amp;lt;'
-            b"</d:Key><d:VersionId>v1</d:VersionId></d:Object></d:Delete>"
+            b"<![CDATA[<c>]]></d:Key><d:VersionId>v1</d:VersionId></d:Object></d:Delete>"
         )
-        (entry,) = describe("POST", "/b?delete", {}, body).entries
+        request = describe("POST", "/b?delete", {}, body)
 
-        assert (entry.key, entry.version) == ("a\r\nb&lt;", "v1")
+        assert (request.keys, request.versions) == (["a\r\nb&lt;<c>"], ["v1"])
+
+
+class TestShortenedBodies:
+    @given(st.lists(XML_TEXT, min_size=2, max_size=6), st.data())
+    def test_what_is_left_is_exact(self, keys: list[str], data: st.DataObject) -> None:
+        """A batch without some keys names each other key as it was: no key becomes another."""
+        withheld = data.draw(st.sets(st.integers(0, len(keys) - 1), min_size=1))
+
+        left = describe("POST", "/b?delete", {}, without(body_of(*keys), withheld))
+
+        assert left.keys == [key for index, key in enumerate(keys) if index not in withheld]
+
+    def test_conditions_and_versions_stay(self) -> None:
+        """All else that an entry or the batch says is still there: a delete never loses its condition."""
+        body = (
+            b'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>'
+            b"<Object><Key>a</Key></Object><Object><Key>b</Key><VersionId>v</VersionId><ETag>&quot;e&quot;</ETag>"
+            b"<Size>3</Size></Object></Delete>"
+        )
+
+        assert without(body, {0}) == body.replace(b"<Object><Key>a</Key></Object>", b"").replace(
+            b"&quot;", b'"'
+        )
+
+    def test_no_batch_without_keys_that_are_known(self) -> None:
+        """What is no XML has no keys that a rule could keep from the store."""
+        with pytest.raises(ElementTree.ParseError):
+            describe("POST", "/b?delete", {}, b"<Delete><Object><Key>a</Key>")
 
 
 class TestWholeRequests:
-    def test_times_and_after_count_matches(self) -> None:
+    def test_times_and_after_count_matches(self, file: Path) -> None:
         """`after` leaves the first matches alone, `times` ends it; what does not match is not counted."""
-        playing = rules('[[rule]]\nbucket = "bucket"\nerror = "SlowDown"\nafter = 1\ntimes = 2\n')
+        playing = Playing(file, '[[rule]]\nbucket = "bucket"\nerror = "SlowDown"\nafter = 1\ntimes = 2\n')
 
         answers = []
         for bucket in ("bucket", "other", "bucket", "bucket", "bucket"):
-            answers.append(decide(playing, batch("a", bucket=bucket), 0).answer is not None)
+            answers.append(playing.decide(batch("a", bucket=bucket)).answer is not None)
 
         assert answers == [False, False, True, True, False]
 
-    def test_the_first_answer_ends_it_and_waits_add_up(self) -> None:
+    def test_the_first_answer_ends_it_and_waits_add_up(self, file: Path) -> None:
         """Rules play in their order until one gives the whole answer; what comes after it sees nothing."""
-        playing = rules(
+        playing = Playing(
+            file,
             "[[rule]]\nlatency_ms = 20\n[[rule]]\nlatency_ms = 30\nwhen = 'after'\n"
-            "[[rule]]\ncut = true\nlatency_ms = 50\n[[rule]]\nerror = 'SlowDown'\n"
+            "[[rule]]\ncut = true\nlatency_ms = 50\n[[rule]]\nerror = 'SlowDown'\n",
         )
 
-        plan = decide(playing, batch("a"), 0)
+        plan = playing.decide(batch("a"))
 
-        assert (plan.wait_before_s, plan.wait_after_s, plan.answer) == (0.07, 0.03, Cut())
-        assert playing[3][1].requests == 0
+        assert plan.answer is not None
+        assert (plan.waits_ms, plan.answer.cut) == ({"before": 70, "after": 30}, True)
+        assert [memory.seen[None] for memory in playing.rules.values()] == [1, 1, 1, 0]
 
-    def test_a_batch_matches_by_one_of_its_keys(self) -> None:
+    def test_a_batch_matches_by_one_of_its_keys(self, file: Path) -> None:
         """Exact keys, prefixes and patterns choose requests that name such a key."""
-        playing = rules('[[rule]]\nkey = "a*"\nprefix = "p/"\nglob = "*.tmp"\nerror = "InternalError"\n')
+        text = '[[rule]]\nkey = "a*"\nprefix = "p/"\nglob = "*.tmp"\nerror = "InternalError"\n'
+        playing = Playing(file, text)
 
         for keys, hit in {("x", "a*"): 1, ("p/q",): 1, ("q/r.tmp", "y"): 1, ("ab", "xp/", "tmp"): 0}.items():
-            assert (decide(playing, batch(*keys), 0).answer is not None) == hit, keys
+            assert (playing.decide(batch(*keys)).answer is not None) == hit, keys
 
-    def test_probability_is_a_share_and_the_same_again(self) -> None:
+    def test_probability_is_a_share_and_the_same_again(self, file: Path) -> None:
         """The share of requests is about what was asked for, and depends on the seed alone."""
         chosen = [
-            [decide(playing, batch("a"), 0).answer is not None for _ in range(2000)]
+            [playing.decide(batch("a")).answer is not None for _ in range(2000)]
             for playing in (
-                rules(f"[[rule]]\nprobability = 0.1\nseed = {seed}\nerror = 'SlowDown'") for seed in (1, 1, 2)
+                Playing(file, f"[[rule]]\nprobability = 0.1\nseed = {seed}\nerror = 'SlowDown'")
+                for seed in (1, 1, 2)
             )
         ]
 
@@ -137,96 +194,82 @@ class TestWholeRequests:
 
 
 class TestKeys:
-    def test_each_key_is_counted_by_itself(self) -> None:
+    def test_each_key_is_counted_by_itself(self, file: Path) -> None:
         """`times = 1` fails each matching key once, in whatever request it comes."""
-        playing = rules('[[rule]]\nprefix = "x"\nkey_error = "InternalError"\ntimes = 1\n')
+        playing = Playing(file, '[[rule]]\nprefix = "x"\nkey_error = "InternalError"\ntimes = 1\n')
 
-        first, second = batch("x1", "a", "x2"), batch("x2", "x3", "a")
+        assert playing.failed("x1", "a", "x2") == ["x1", "x2"]
+        assert playing.failed("x2", "x3", "a") == ["x3"]
+        assert playing.failed("x1", "a", "x2") == []
 
-        assert failed(decide(playing, first, 0), first) == ["x1", "x2"]
-        assert failed(decide(playing, second, 0), second) == ["x3"]
-        assert failed(decide(playing, first, 0), first) == []
-
-    def test_probability_chooses_keys(self) -> None:
+    def test_probability_chooses_keys(self, file: Path) -> None:
         """The same keys are chosen however they are spread over requests."""
         text = "[[rule]]\nkey_error = 'InternalError'\nprobability = 0.05\n"
         keys = [f"k{number}" for number in range(1000)]
-        whole = batch(*keys)
-        halves = [batch(*keys[500:]), batch(*keys[:500])]
 
-        chosen = failed(decide(rules(text), whole, 0), whole)
+        chosen = Playing(file, text).failed(*keys)
 
-        assert sorted(chosen) == sorted(
-            k for half in halves for k in failed(decide(rules(text), half, 0), half)
-        )
+        halves = [half for part in (keys[500:], keys[:500]) for half in Playing(file, text).failed(*part)]
+        assert sorted(chosen) == sorted(halves)
         assert 30 < len(chosen) < 70
 
-    def test_the_first_rule_about_a_key_counts(self) -> None:
+    def test_the_first_rule_about_a_key_counts(self, file: Path) -> None:
         """Several rules may each fail other keys of one request."""
-        playing = rules(
+        playing = Playing(
+            file,
             "[[rule]]\nkey = 'a'\nkey_error = 'AccessDenied'\n"
-            "[[rule]]\nglob = '[ab]'\nkey_error = 'InternalError'\n"
+            "[[rule]]\nglob = '[ab]'\nkey_error = 'InternalError'\n",
         )
-        request = batch("a", "b", "c")
 
-        plan = decide(playing, request, 0)
+        plan = playing.decide(batch("a", "b", "c"))
 
-        assert {
-            request.entries[i].key: play.code for i, play in plan.keys.items() if isinstance(play, KeyFailure)
-        } == {
-            "a": "AccessDenied",
-            "b": "InternalError",
-        }
+        assert {i: rule.key_error for i, rule in plan.keys.items()} == {0: "AccessDenied", 1: "InternalError"}
         assert plan.withheld == {0, 1}
 
-    def test_a_single_call_gets_it_as_its_answer(self) -> None:
-        """A failed key that is deleted by itself gets the code as the error of its request."""
-        plan = decide(rules("[[rule]]\nkey_error = 'AccessDenied'\n"), single("a"), 0)
+    def test_a_single_call_gets_it_as_its_answer(self, file: Path) -> None:
+        """A failed key that is deleted by itself gets the code as the error of its request, unasked."""
+        plan = Playing(file, "[[rule]]\nkey_error = 'AccessDenied'\n").decide(single("a"))
 
-        assert isinstance(plan.answer, Error)
-        assert (plan.answer.code, plan.answer.status) == ("AccessDenied", 403)
+        assert plan.answer is not None
+        assert (plan.answer.key_error, plan.unasked) == ("AccessDenied", True)
+
+    @pytest.mark.parametrize("play", ["leave_out = true", "unexpected_key = 'x'"])
+    def test_a_single_call_has_no_list_of_keys(self, file: Path, play: str) -> None:
+        """What is played on a list of keys passes a call about one key by, whatever `operation` says."""
+        for operation in ("", "operation = 'DeleteObject'\n"):
+            plan = Playing(file, f"[[rule]]\n{operation}{play}\n").decide(single("a"))
+
+            assert (plan.answer, plan.keys, plan.played) == (None, {}, [])
 
 
 class TestThrottling:
-    def test_a_whole_request_is_refused_until_there_is_room(self) -> None:
-        """Each key is a write; refused requests cost nothing; the budget fills with time, up to the burst."""
-        playing = rules("[[rule]]\nthrottle = {writes_per_s = 10, burst = 20, retry_after = 1}\n")
+    def test_a_whole_request_is_refused_until_there_is_room(self, file: Path) -> None:
+        """Each key is a write; refused requests cost nothing; the budget fills up to that of a second."""
+        playing = Playing(file, "[[rule]]\nwrites_per_s = 20\nretry_after = 1\n")
         keys = [f"p/{number}" for number in range(15)]
 
-        answers = [decide(playing, batch(*keys), now).answer is None for now in (0, 0, 0.9, 1.0, 60, 60)]
+        answers = [playing.decide(batch(*keys), now).answer is None for now in (0, 0, 0.45, 0.55, 60, 60)]
 
         assert answers == [True, False, False, True, True, False]
 
-    def test_prefixes_are_apart(self) -> None:
-        """One prefix that is throttled leaves the others alone; so do reads."""
-        playing = rules("[[rule]]\nthrottle = {writes_per_s = 1}\n")
+    def test_buckets_are_apart_and_reads_pass(self, file: Path) -> None:
+        """One bucket that is throttled leaves the others alone; so do reads, and keys that do not match."""
+        playing = Playing(file, "[[rule]]\nprefix = 'p/'\nwrites_per_s = 1\n")
 
-        assert decide(playing, single("a/1"), 0).answer is None
-        assert decide(playing, single("a/2"), 0).answer is not None
-        assert decide(playing, single("b/1"), 0).answer is None
-        assert decide(playing, describe("GET", "/bucket/a/1", {}, b""), 0).answer is None
+        assert playing.decide(batch("p/1")).answer is None
+        assert playing.decide(batch("p/1")).answer is not None
+        assert playing.decide(batch("p/1", bucket="other")).answer is None
+        assert playing.decide(batch("q/1")).answer is None
+        assert playing.decide(describe("GET", "/bucket/p/1", {}, b"")).answer is None
 
-    def test_keys_that_are_too_many_are_refused_alone(self) -> None:
-        """With `refuse = "key"` a batch goes through as far as there is room."""
-        playing = rules('[[rule]]\nthrottle = {writes_per_s = 2, refuse = "key"}\n')
-        request = batch("a/1", "a/2", "a/3", "b/1")
-
-        assert failed(decide(playing, request, 0), request) == ["a/3"]
-        assert failed(decide(playing, request, 0.5), request) == ["a/2", "a/3"]
-
-    def test_a_batch_above_the_burst_passes_on_a_full_budget(self) -> None:
+    def test_a_batch_above_the_rate_passes_on_a_full_budget(self, file: Path) -> None:
         """It leaves a debt: the rate holds in the long run."""
-        playing = rules("[[rule]]\nthrottle = {writes_per_s = 10, burst = 10}\n")
+        playing = Playing(file, "[[rule]]\nwrites_per_s = 10\n")
         keys = [f"p/{number}" for number in range(30)]
 
-        answers = [decide(playing, batch(*keys), now).answer is None for now in (0, 1, 2.9, 3)]
+        answers = [playing.decide(batch(*keys), now).answer is None for now in (0, 1, 2.9, 3)]
 
         assert answers == [True, False, False, True]
-
-    def test_a_prefix_ends_at_a_slash(self) -> None:
-        """Keys with fewer slashes belong to the prefix that they have."""
-        assert [prefix_of(key, 2) for key in ("a/b/c", "a/b", "a", "/x/y")] == ["a/b/", "a/", "", "/x/"]
-        assert prefix_of("a/b", 0) == ""
 
 
 class TestFiles:
@@ -234,92 +277,63 @@ class TestFiles:
         ("text", "reported", "hint"),
         [
             ("[[rule]]\nlatncy_ms = 5\n", "rule 1: unknown field: latncy_ms", "latency_ms"),
-            ("[[rules]]\ncut = true\n", "unknown field: rules", "[[rule]]"),
-            ("[[rule]]\nbucket = 'b'\n", "rule 1: plays nothing", "key_error"),
-            ("[[rule]]\ncut = true\nempty = true\n", "plays one thing: empty, cut", "two rules"),
-            ("[[rule]]\ncut = false\n", "cut must be true", None),
-            ("[[rule]]\nname = 'late'\nlatency_ms = '5'\n", "rule 1 (late): latency_ms must be number", None),
-            ("[[rule]]\nlatency_ms = -1\n", "latency_ms must be", None),
-            ("[[rule]]\nlatency_ms = nan\n", "latency_ms must be", None),
-            ("[[rule]]\ncut = true\ntimes = true\n", "times must be", None),
-            ("[[rule]]\ncut = true\nprobability = 1.5\n", "probability must be 0 to 1", None),
-            ("[[rule]]\ncut = true\nkey = []\n", "key must be", None),
-            ("[[rule]]\ncut = true\nwhen = 'during'\n", "when must be", None),
-            ("[[rule]]\ncut = true\noperation = 'DeleteObject5'\n", "no such operation", "DeleteObject"),
-            ("[[rule]]\ncut = true\nstatus = 500\n", "no sense without error: status", None),
-            ("[[rule]]\nerror = 'Slowdown'\n", "no status is known for error: Slowdown", "SlowDown"),
-            ("[[rule]]\ntorn_after = 5\nwhen = 'before'\n", "torn_after needs the store's answer", None),
-            ("[[rule]]\nthrottle = {}\n", "throttle: writes_per_s must be above 0", None),
-            ("[[rule]]\nthrottle = {writes_per_s = 1, brust = 2}\n", "unknown field: brust", "burst"),
-            ("[[rule]]\nthrottle = {writes_per_s = 1}\ntimes = 2\n", "no sense without", None),
-            ("[rule]\ncut = true\n", "rules are [[rule]] tables", None),
-            ("rule = 5\nx", "cannot be parsed", None),
+            ("[[rules]]\ncut = true\n", "should be 'rule': rules", "[[rule]]"),
+            ("[[rule]]\nbucket = 'b'\n", "rule 1: plays one of error, key_error", "[[rule]]"),
+            ("[[rule]]\ncut = true\nerror = 'SlowDown'\n", "plays one of", "[[rule]]"),
+            ("[[rule]]\ncut = false\n", "input should be true: cut", None),
+            ("[[rule]]\ncut = true\n[[rule]]\nlatency_ms = '5'\n", "rule 2: input should be a valid", None),
+            ("[[rule]]\nlatency_ms = -1\n", "greater than or equal to 0: latency_ms", None),
+            ("[[rule]]\nlatency_ms = nan\n", "finite number: latency_ms", None),
+            ("[[rule]]\ncut = true\ntimes = true\n", "valid integer: times", None),
+            ("[[rule]]\ncut = true\nprobability = 1.5\n", "less than or equal to 1: probability", None),
+            ("[[rule]]\ncut = true\nkey = []\n", "at least 1 item after validation, not 0: key", None),
+            ("[[rule]]\ncut = true\nwhen = 'during'\n", "should be 'before' or 'after': when", None),
+            ("[[rule]]\ncut = true\noperation = 'DeleteObject5'\n", "no such operation: DeleteObject5", None),
+            ("[[rule]]\nerror = 'Slowdown'\n", "this error, give it one: Slowdown", None),
+            ("[[rule]]\nwrites_per_s = 0\n", "greater than 0: writes_per_s", None),
+            ("[rule]\ncut = true\n", "should be a valid list: rule", "[[rule]]"),
+            ("rule = 5\nx", "cannot be read", None),
         ],
     )  # fmt: skip
     def test_what_cannot_be_played_is_said(
-        self, tmp_path: Path, text: str, reported: str, hint: str | None
+        self, file: Path, text: str, reported: str, hint: str | None
     ) -> None:
         """Anything unknown, misspelt or at odds is an error that names the file, the rule and the field."""
-        file = tmp_path / "faults.toml"
         file.write_text(text)
 
         with pytest.raises(InvalidFaults) as raised:
-            fields.read(file)
+            read(file)
 
         assert reported in str(raised.value)
         assert str(file) in str(raised.value)
         assert hint is None or hint in str(raised.value.hint)
 
-    def test_every_field_is_taken(self) -> None:
-        """No field of the table is refused by the reader, each with one it goes with."""
-        values = {"text": "x", "texts": ["x"], "count": 1, "whole": 1, "number": 1.5, "share": 0.5,
-                  "status": 503, "true": True, "when": "after", "refuse": "key",
-                  "throttle": {"writes_per_s": 5}}  # fmt: skip
-        for field in fields.FIELDS:
-            raw = {field.name: values[field.kind]}
-            if field.name in ("bucket", "key", "prefix", "glob", "name", "seed"):
-                raw["cut"] = True
-            elif field.name == "operation":
-                raw = {"operation": "List*", "cut": True}
-            elif field.goes_with:
-                raw[field.goes_with[0]] = 5 if field.goes_with[0] == "latency_ms" else "SlowDown"
-            if field.name == "error":
-                raw["status"] = 500
-            assert len(fields.parse({"rule": [raw]})) == 1
+    def test_every_field_is_taken(self, file: Path) -> None:
+        """A value of each field's kind is taken, one or a list where the field holds texts."""
+        plays = ["error = 'X'\nstatus = 599\nmessage = ''\nretry_after = 1.5", "key_error = 'X'",
+                 "leave_out = true",
+                 "unexpected_key = 'x'", "cut = true", "torn_after = 0", "writes_per_s = 0.5",
+                 "latency_ms = 1\njitter_ms = 2"]  # fmt: skip
+        criteria = (
+            "name = 'n'\nbucket = 'b'\noperation = ['List*']\nkey = ['a', 'b']\nprefix = 'p'\nglob = '*'\n"
+        )
+        criteria += "times = 0\nafter = 1\nprobability = 1\nseed = -1\nwhen = 'after'\n"
+        file.write_text("".join(f"[[rule]]\n{criteria}{play}\n" for play in plays))
 
-    def test_the_file_to_copy_is_one(self) -> None:
+        rules = read(file)
+
+        assert {name for rule in rules for name in rule.model_fields_set} == set(Rule.model_fields)
+        assert (rules[0].bucket, rules[0].key) == (("b",), ("a", "b"))
+
+    def test_the_file_to_copy_is_one(self, file: Path) -> None:
         """docs/examples/faults.toml is taken, also with what is commented out, and plays what it says."""
-        file = ROOT / "docs" / "examples" / "faults.toml"
-        text = file.read_text(encoding="utf-8")
+        text = EXAMPLE.read_text(encoding="utf-8")
         whole = re.sub(r"^# (\[\[rule|\w+ = )", r"\1", text, flags=re.MULTILINE)
         keys = ["locked/a", *(f"layers/{number}" for number in range(900))]
-        seen = rules(text)
-        first, again = batch(*keys), batch(*keys)
 
-        assert len(fields.parse(tomllib.loads(whole))) == len(fields.read(file)) + 1
-        hit = failed(decide(seen, first, 0), first)
+        assert len(Playing(file, whole).rules) == len(read(EXAMPLE)) + 1
+        playing = Playing(file, text)
+        hit = playing.failed(*keys)
         assert hit[0] == "locked/a"
         assert 30 < len(hit) < 200
-        assert "locked/a" in failed(decide(seen, again, 1), again)
-        assert set(hit[1:]).isdisjoint(failed(decide(seen, again, 2), again))
-
-    def test_json_is_taken_too(self, tmp_path: Path) -> None:
-        """A file whose name ends in .json holds the same fields."""
-        file = tmp_path / "faults.json"
-        file.write_text('{"rule": [{"cut": true, "times": 1}]}')
-
-        assert [rule.play for rule in fields.read(file)] == [Cut()]
-
-    def test_an_unchanged_rule_goes_on_counting(self) -> None:
-        """After the file has changed, rules that are still there verbatim keep what they have seen."""
-        before = rules("[[rule]]\nerror = 'SlowDown'\ntimes = 1\n[[rule]]\ncut = true\n")
-        decide(before, batch("a"), 0)
-
-        after = carried_over(
-            before,
-            fields.parse(
-                tomllib.loads("[[rule]]\nempty = true\ntimes=0\n[[rule]]\nerror = 'SlowDown'\ntimes = 1\n")
-            ),
-        )
-
-        assert decide(after, batch("a"), 0).answer is None
+        assert playing.failed(*keys) == ["locked/a"]

@@ -6,8 +6,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.support import stores
 
-from sexton.deploy import stores
 from sexton.schemas.errors import EnvironmentFault
 
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from moto.moto_server.werkzeug_app import create_backend_app
+from tests.support import stores
 from tests.support.s3_recorder import S3Recorder
 from werkzeug.serving import make_server
 
-from sexton.deploy import stores
 from sexton.schemas.settings import load
 from sexton.storage import StoreSettings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -120,7 +121,7 @@ def status(dir: Directory = None, format: Form = Format.TEXT) -> None:
 
 @app.command(epilog=_FAULTS, short_help="run the proxy that plays faults, alone")
 def faults(
-    file: Annotated[Path, typer.Argument(help="the rules, as TOML (JSON where its name ends in .json)")],
+    file: Annotated[Path, typer.Argument(help="the rules, as TOML")],
     to: Annotated[str, typer.Option(help="the store that it stands before: http://HOST:PORT")],
     listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 takes a free one")] = "127.0.0.1:0",
     log: Annotated[
@@ -132,9 +133,10 @@ def faults(
 
     The address goes to stderr. The file is read again whenever it changes.
     """
-    from sexton.deploy.local.faults import server
+    from sexton.deploy.local.faults.proxy import serve
 
-    server.serve(listen, to, file, log)
+    with log.open("ab") if log else nullcontext(sys.stdout.buffer) as stream:
+        serve(listen, to, file, stream)
 
 
 def _directory(given: Path | None) -> Path:

@@ -17,9 +17,9 @@ def command(port: int, store: str, file: Path, log: Path) -> list[str]:
 
 def check(file: Path) -> None:
     """Read a file of faults, before anything is started for it; raises InvalidFaults."""
-    from sexton.deploy.local.faults import fields
+    from sexton.deploy.local.faults import rules
 
-    fields.read(file)
+    rules.read(file)
 
 
 def answers(port: int) -> str | None:

@@ -2,198 +2,215 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
+import json
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import cache
+from http.client import HTTPConnection, HTTPException
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingTCPServer
+from typing import IO, NamedTuple
 from urllib.parse import urlsplit
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
-from sexton.deploy.local.faults import replies
-from sexton.deploy.local.faults.decisions import Plan, decide
-from sexton.deploy.local.faults.http import Broken, Incoming, Outgoing, Reply, Request
-from sexton.deploy.local.faults.log import Logged, Played, RequestLog
-from sexton.deploy.local.faults.request import S3Request, describe
-from sexton.deploy.local.faults.resigning import Resigner
-from sexton.deploy.local.faults.rules import Cut, Empty, Error, Torn, When
-from sexton.deploy.local.faults.source import RuleSource
-from sexton.schemas.errors import EnvironmentFault, UsageError
+from sexton.deploy.local.faults.requests import EMPTY_RESULT, S3Request, describe, to_bytes, without
+from sexton.deploy.local.faults.rules import STATUSES, InvalidFaults, Memory, Plan, Rule, decide, read
+from sexton.deploy.output import say
+from sexton.schemas.errors import EnvironmentFault, SextonError, UsageError
+from sexton.schemas.text import counted
+from sexton.storage import StoreSettings
+from sexton.storage.signing import RequestSigner, md5_headers
 
-__all__ = ["FaultProxy", "parse_listen", "parse_store"]
+__all__ = ["FaultProxy", "serve"]
 
-_BACKLOG = 512
-
-
-def parse_store(url: str) -> tuple[str, int]:
-    """Return host and port of the store; raises UsageError for anything but plain HTTP to a root."""
-    parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/") or parts.query:
-        raise UsageError(
-            f"the store behind the proxy must be http://HOST:PORT: {url}",
-            hint="clients sign the proxy's address, which only a local store takes for its own",
-        )
-    return parts.hostname, parts.port or 80
+_KEPT = ("x-amz-bypass-governance-retention", "x-amz-mfa", "x-amz-expected-bucket-owner")
+_FRAMING = ("content-length", "transfer-encoding")
 
 
-def parse_listen(text: str) -> tuple[str, int]:
-    """Return host and port to listen on; raises UsageError."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
-        raise UsageError(f"an address to listen on is HOST:PORT: {text}")
-    return host, int(port)
+def serve(listen: str, store: str, file: Path, log: IO[bytes]) -> None:
+    """Serve until SIGTERM or SIGINT, which end the process; raises UsageError and EnvironmentFault."""
+    with FaultProxy(listen, store, file, log) as proxy:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: sys.exit(0))
+        say(f"faults: {proxy.url} before {store}, {counted(len(proxy.rules()), 'rule')}")
+        proxy.serve_forever()
 
 
-class FaultProxy:
-    """One proxy in front of one store; serves until `stop` is set."""
+class FaultProxy(ThreadingTCPServer):
+    """A proxy on HOST:PORT in front of a store; raises InvalidFaults, UsageError and EnvironmentFault."""
 
-    def __init__(self, store: str, source: RuleSource, log: RequestLog) -> None:
-        self._host, self._port = parse_store(store)
-        self._source = source
-        self._log = log
-        self._resigner = Resigner(f"http://{self._host}:{self._port}")
-        self._numbers = itertools.count(1)
-        self._connections = itertools.count(1)
-        self._open: set[asyncio.Task[None]] = set()
+    allow_reuse_address = daemon_threads = True
+    request_queue_size = 512
 
-    async def serve(self, host: str, port: int, ready: Callable[[int], None], stop: asyncio.Event) -> None:
-        """Listen (port 0 takes a free one, and `ready` is told which) until `stop` is set.
-
-        Raises EnvironmentFault when the address cannot be had.
-        """
+    def __init__(self, listen: str, store: str, file: Path, log: IO[bytes]) -> None:
+        parts, (host, _, port) = urlsplit(store), listen.rpartition(":")
+        if parts.scheme != "http" or not parts.netloc or parts.path not in ("", "/") or parts.query:
+            hint = "clients sign the proxy's address, which only a local store takes for its own"
+            raise UsageError(f"the store behind the proxy must be http://HOST:PORT: {store}", hint=hint)
+        if not host or not port.isdecimal() or int(port) > 65_535:
+            raise UsageError(f"an address to listen on is HOST:PORT: {listen}")
+        self.store, self.log, self._file, self.lock = parts.netloc, log, file, threading.Lock()
+        self.numbers = itertools.count(1)
+        self.signer = cache(lambda: RequestSigner(StoreSettings(f"http://{parts.netloc}")))
+        self._rules = {rule: Memory() for rule in read(file)}
+        self._found: bytes | None = file.read_bytes()
         try:
-            server = await asyncio.start_server(self._client, host, port, backlog=_BACKLOG)
+            super().__init__((host, int(port)), _Connection)
         except OSError as error:
-            raise EnvironmentFault(f"cannot listen on {host}:{port}: {error.strerror}") from error
-        ready(server.sockets[0].getsockname()[1])
-        await stop.wait()
-        server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
+            raise EnvironmentFault(f"cannot listen on {listen}: {error.strerror}") from error
+        self.url = f"http://{host}:{self.server_address[1]}"
 
-    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._open.add(task)
-        incoming, outgoing = Incoming(reader, writer), Outgoing(self._host, self._port)
-        connection = next(self._connections)
+    def rules(self) -> Mapping[Rule, Memory]:
+        """Return the rules in the file as it is now; while it cannot be played, those before it stay."""
+        text = self._file.read_bytes() if self._file.exists() else None
+        if text != self._found:
+            self._found = text
+            try:
+                self._rules = {rule: self._rules.get(rule, Memory()) for rule in read(self._file)}
+                say(f"faults: {counted(len(self._rules), 'rule')} from {self._file}")
+            except InvalidFaults as error:
+                say(f"error: {error}; the rules before it stay")
+        return self._rules
+
+
+class _Reply(NamedTuple):
+    status: int
+    reason: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+class _Connection(BaseHTTPRequestHandler):
+    """A connection of a client; each request has one of its own to the store, and is sent once."""
+
+    protocol_version = default_request_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: FaultProxy
+
+    def handle(self) -> None:
+        """Answer requests until one side hangs up."""
+        with suppress(OSError):
+            super().handle()
+
+    def do_any(self) -> None:
+        """Answer one request."""
+        lengths, target = self.headers.get_all("Content-Length", ["0"]), self.requestline.split()[1]
+        odd = len(lengths) != 1 or not lengths[0].encode().isdigit() or "Transfer-Encoding" in self.headers
+        if odd or self.headers.defects or not (target.startswith("/") and target.isascii()):
+            # What the store might frame otherwise it could take for another request.
+            self.send_error(400, "needs a path, and one Content-Length as its only framing")
+            return
+        body = self.rfile.read(int(lengths[0]))
+        if len(body) < int(lengths[0]):
+            raise ConnectionResetError
         try:
-            while (request := await self._next(incoming)) is not None:
-                if not await self._one(request, connection, incoming, outgoing):
-                    return
-        except asyncio.CancelledError:
-            return  # the proxy is being stopped, and its clients see it go
-        finally:
-            self._open.discard(task)
-            outgoing.close()
-            incoming.close()
-
-    async def _next(self, incoming: Incoming) -> Request | None:
+            request = describe(self.command, target, self.headers, body)
+        except ElementTree.ParseError as error:
+            self.send_error(400, f"the keys of this DeleteObjects cannot be read: {error}")
+            return
+        at, began, store, self.sent = datetime.now(UTC).isoformat(), time.monotonic(), None, False
+        with self.server.lock:
+            number, plan = next(self.server.numbers), decide(self.server.rules(), request, began)
+        time.sleep(plan.waits_ms["before"] / 1000)
         try:
-            return await incoming.request()
-        except Broken as broken:
-            print(f"faults: refused what is no HTTP request: {broken}", file=sys.stderr, flush=True)
-            await incoming.refuse()
-            return None
+            unasked = plan.unasked or len(plan.withheld) == len(request.keys) > 0
+            store = None if unasked else self._ask(target, request, body, plan)
+            reply = _answer(plan, request, store)
+        except (OSError, HTTPException, SextonError, ValueError) as error:
+            trouble = f"the store behind the proxy cannot be reached: {type(error).__name__}: {error}"
+            plan.played.append({"rule": "", "what": trouble, "keys": []})
+            reply = None if self.sent else _error("BadGateway", 502, trouble)
+        time.sleep(plan.waits_ms["after"] / 1000)
+        line = {"at": at, "ms": round((time.monotonic() - began) * 1000, 3), "number": number}
+        line |= {
+            "connection": self.client_address[1],
+            "method": self.command,
+            "target": target,
+            **asdict(request),
+        }
+        line |= {"status": reply and reply.status, "store_status": store and store.status}
+        line |= {"forwarded": self.sent, "played": plan.played}
+        with self.server.lock:  # the line comes first: who has the answer finds the request in the log
+            self.server.log.write(json.dumps(line).encode() + b"\n")
+            self.server.log.flush()
+        self._send(reply, plan.answer.torn_after if plan.answer else None)
 
-    async def _one(self, request: Request, connection: int, incoming: Incoming, outgoing: Outgoing) -> bool:
-        """Answer one request; False when its connection is over."""
-        arrived = _Arrived(_described(request), next(self._numbers), connection)
-        plan = decide(self._source.current(), arrived.request, arrived.began)
-        await _wait(plan.wait_before_s)
-        result = await self._asked(request, arrived, plan, outgoing)
-        await _wait(plan.wait_after_s)
-        # The line comes first: who has the answer finds the request in the log.
-        self._log.write(_line(arrived, plan, result))
-        if result.reply is None:
-            incoming.cut()
-            return False
-        return await incoming.reply(result.reply, plan.answer.keep if isinstance(plan.answer, Torn) else None)
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_any  # noqa: N815
 
-    async def _asked(self, request: Request, arrived: _Arrived, plan: Plan, outgoing: Outgoing) -> _Result:
-        """Ask the store, unless the plan keeps everything from it, and return what the client gets."""
-        unasked = plan.answer is not None and plan.when is When.BEFORE
-        if unasked or (plan.withheld and len(plan.withheld) == len(arrived.request.entries)):
-            return _Result(_answer(plan, arrived, None))
-        try:
-            store = await outgoing.exchange(await self._to_send(request, arrived.request, plan))
-        except Broken as broken:
-            away = Error("BadGateway", 502, f"the store behind the proxy cannot be reached: {broken}")
-            reply = None if broken.sent else replies.error_reply(away, arrived.request, arrived.request_id)
-            return _Result(reply, forwarded=broken.sent, trouble=str(broken))
-        return _Result(_answer(plan, arrived, store), store, forwarded=True)
+    def _ask(self, target: str, request: S3Request, body: bytes, plan: Plan) -> _Reply:
+        """Send a request, as it came but for the keys that are withheld, and return the whole reply."""
+        headers = self.headers.items()
+        if plan.withheld:
+            body = without(body, plan.withheld)
+            kept = {name: self.headers[name] for name in _KEPT if name in self.headers}
+            made = self.server.signer().request(request.bucket, body, kept | md5_headers(body))
+            headers, target = made.headers.items(), made.url.removeprefix(f"http://{self.server.store}")
+        with closing(HTTPConnection(self.server.store)) as store:
+            store.connect()
+            store.putrequest(self.command, target, skip_host=True, skip_accept_encoding=True)
+            for name, value in headers:
+                store.putheader(name, value)
+            self.sent = True
+            store.endheaders(body)
+            response = store.getresponse()
+            return _Reply(response.status, response.reason, response.getheaders(), response.read())
 
-    async def _to_send(self, request: Request, described: S3Request, plan: Plan) -> Request:
-        if not plan.withheld:
-            return request
-        fewer = replies.without_entries(request, described, plan.withheld)
-        return await asyncio.to_thread(self._resigner.fitting, fewer, described.bucket)
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrived:
-    request: S3Request
-    number: int
-    connection: int
-    at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def request_id(self) -> str:
-        return f"FAULTS{self.number:010d}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """What the client gets (None: a cut connection), and how it went with the store."""
-
-    reply: Reply | None
-    store: Reply | None = None
-    forwarded: bool = False
-    trouble: str = ""
+    def _send(self, reply: _Reply | None, keep: int | None) -> None:
+        self.close_connection |= reply is None or keep is not None
+        if reply is None:
+            return
+        headers, length = reply.headers, [("content-length", f"{len(reply.body)}")]
+        framing = [(name.lower(), value) for name, value in headers if name.lower() in _FRAMING]
+        if framing != length and self.command != "HEAD" and reply.status not in (204, 304):
+            headers = [each for each in headers if each[0].lower() not in _FRAMING] + length
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers)
+        start = f"HTTP/1.1 {reply.status} {reply.reason}\r\n{head}\r\n".encode("latin-1")
+        self.wfile.write(start + (b"" if self.command == "HEAD" else reply.body[:keep]))
 
 
-def _answer(plan: Plan, arrived: _Arrived, store: Reply | None) -> Reply | None:
-    match plan.answer:
-        case Error() as error:
-            return replies.error_reply(error, arrived.request, arrived.request_id)
-        case Empty():
-            return replies.empty_reply(arrived.request_id)
-        case Cut():
-            return None
-    reply = replies.delete_result(arrived.request_id) if store is None else store
-    return replies.mended(reply, arrived.request, plan.keys) if plan.keys else reply
+def _answer(plan: Plan, request: S3Request, store: _Reply | None) -> _Reply | None:
+    answer = plan.answer
+    if answer is not None and answer.cut:
+        return None
+    if answer is not None and answer.torn_after is None:
+        code = answer.error or answer.key_error or "SlowDown"
+        status = answer.status or STATUSES.get(code, 400)
+        return _error(code, status, answer.message or code, answer.retry_after)
+    reply = store or _Reply(200, "OK", [("Content-Type", "application/xml")], EMPTY_RESULT)
+    with suppress(ElementTree.ParseError):
+        root = ElementTree.fromstring(reply.body) if plan.keys else None
+        if root is not None and root.tag.endswith("DeleteResult"):
+            _edit(root, plan, request)
+            return reply._replace(body=to_bytes(root))
+    return reply
 
 
-def _line(arrived: _Arrived, plan: Plan, result: _Result) -> Logged:
-    request = arrived.request
-    trouble = [Played("the store", result.trouble)] if result.trouble else []
-    single = [] if request.key is None else [request.version]
-    return Logged(
-        at=arrived.at.isoformat(timespec="microseconds"),
-        number=arrived.number,
-        connection=arrived.connection,
-        method=request.method,
-        target=request.target,
-        operation=request.operation,
-        bucket=request.bucket,
-        keys=request.keys,
-        versions=[entry.version for entry in request.entries] or single,
-        status=None if result.reply is None else result.reply.status,
-        store_status=None if result.store is None else result.store.status,
-        forwarded=result.forwarded,
-        ms=round((time.monotonic() - arrived.began) * 1000, 3),
-        played=[*plan.played, *trouble],
-    )
+def _edit(root: ElementTree.Element, plan: Plan, request: S3Request) -> None:
+    concerned, namespace = {request.keys[index] for index in plan.keys}, root.tag.partition("DeleteResult")[0]
+    for child in [each for each in root if each.findtext("{*}Key") in concerned]:
+        root.remove(child)
+    for index, rule in sorted(plan.keys.items()):
+        fields = {"Key": request.keys[index], "VersionId": request.versions[index]}
+        fields |= {"Code": rule.key_error, "Message": rule.message} if rule.key_error else {}
+        fields = {"Key": rule.unexpected_key} if rule.unexpected_key else fields
+        told = ElementTree.Element(namespace + ("Error" if rule.key_error else "Deleted"))
+        for name, text in fields.items():
+            if text is not None:
+                ElementTree.SubElement(told, namespace + name).text = text
+        if not rule.leave_out:
+            root.append(told)
 
 
-def _described(request: Request) -> S3Request:
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
-    return describe(request.method.decode("latin-1"), request.target.decode("latin-1"), headers, request.body)
-
-
-async def _wait(seconds: float) -> None:
-    if seconds:
-        await asyncio.sleep(seconds)
+def _error(code: str, status: int, message: str, retry_after: float | None = None) -> _Reply:
+    body = f"<Error><Code>{escape(code)}</Code><Message>{escape(message)}</Message></Error>".encode()
+    headers = [] if retry_after is None else [("Retry-After", f"{retry_after:g}")]
+    return _Reply(status, "Played", [("Content-Type", "application/xml"), *headers], body)

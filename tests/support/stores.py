@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sexton.deploy import golang
+from tests.support import golang
+
 from sexton.schemas.errors import EnvironmentFault, SextonError
 from sexton.schemas.reporting import report_error
 

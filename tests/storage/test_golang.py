@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support import golang, stores
 
-from sexton.deploy import golang, stores
 from sexton.schemas.errors import ToolMissing
 
 
