@@ -128,6 +128,10 @@ class TestShortenedBodies:
 
         assert left.keys == [key for index, key in enumerate(keys) if index not in withheld]
 
+    def test_a_cr_stays_a_reference(self) -> None:
+        """A bare CR in XML is a LF for the store: the delete of another key, which nobody has asked for."""
+        assert without(body_of("a", "x\ry"), {0}) == body_of("x\ry")
+
     def test_conditions_and_versions_stay(self) -> None:
         """All else that an entry or the batch says is still there: a delete never loses its condition."""
         body = (
