@@ -15,7 +15,6 @@ from sexton.deploy.local import state
 from sexton.deploy.local.stack import BUCKET, LocalStack
 from sexton.deploy.output import Format, coloured, say, show_json, show_table
 from sexton.schemas import settings
-from sexton.schemas.errors import SextonError
 
 __all__ = ["app"]
 
@@ -70,12 +69,7 @@ def up(
 
     A second `up` finds the first one's parts and starts those again that died.
     """
-    try:
-        stack = LocalStack.start(_directory(dir), without=without or (), faults=faults, say=say)
-    except SextonError:
-        if format is Format.TEXT and not sys.stdout.isatty():
-            print("false")  # for `eval "$(sexton local up)"`, which would succeed with nothing to evaluate
-        raise
+    stack = LocalStack.start(_directory(dir), without=without or (), faults=faults, say=say)
     if format is Format.JSON:
         show_json(stack.env)
     else:
