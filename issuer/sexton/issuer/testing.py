@@ -8,6 +8,7 @@ issuer.written(0, 5)                     # five intents now stand in partition 0
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -38,6 +39,7 @@ class FakeIssuer(Issuer):
         self.log: list[events.GenerationEvent] = []
         self.available = True
         self._caller = caller
+        self._alone = threading.Lock()
         self._desk = _Memory(self.log, [0] * partitions, topic_id)
 
     def written(self, partition: int, records: int = 1) -> int:
@@ -55,13 +57,15 @@ class FakeIssuer(Issuer):
         try:
             # Over the wire and back, so that what the service would refuse is refused.
             read = wire.decode(msgspec.json.Decoder(type(asked)), msgspec.json.encode(asked))
-            return read.carry_out(self._desk, Deadline(end))
+            with self._alone:
+                return read.carry_out(self._desk, Deadline(end))
         except UsageError as error:
             raise RequestRefused("invalid-request", str(error), status=400, hint=error.hint) from error
 
     def _look(self, view: View[_A], name: str, end: float) -> _A | None:
         self._require()
-        return view.build(self._desk.fold, name, sys.maxsize)
+        with self._alone:
+            return view.build(self._desk.fold, name, sys.maxsize)
 
     def _require(self) -> None:
         if not self.available:

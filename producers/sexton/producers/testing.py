@@ -7,94 +7,39 @@ assert sexton.keys == ["layer-1-00000001"]
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
-
+from sexton.issuer.testing import FakeIssuer as IssuerInMemory
 from sexton.producers._client import Sexton
 from sexton.producers._emitter import Emitter
 from sexton.producers._errors import ConnectionClosed, ProducerFailed
-from sexton.producers._issuer import Attachment
 from sexton.producers._limits import Deadline, Limits
 from sexton.producers._transport import Delivered, Record, Report
 from sexton.schemas import records
 from sexton.schemas.codec import Codec
-from sexton.schemas.errors import IssuerUnavailable, RequestRefused
 from sexton.schemas.events import DeletionIntent
 from sexton.schemas.settings import Settings, load
 
 __all__ = ["FakeIssuer", "FakeSexton", "FakeTransport"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Issued:
-    generation: int
-
-
-class FakeIssuer:
-    """Hands out generations from memory, by the rules of the real one; share one between several nodes.
+class FakeIssuer(IssuerInMemory):
+    """The issuer's own fake, with its rules; share one between several nodes.
 
     Set `away` to have every call raise IssuerUnavailable.
     """
 
-    def __init__(self) -> None:
-        self.away = False
-        self._lock = threading.Lock()
-        self._newest: dict[str, int] = {}
-        self._holder: dict[str, str] = {}
-        self._dropped: set[str] = set()
-        self._requests: dict[str, int] = {}
+    @property
+    def away(self) -> bool:
+        """Whether every call fails."""
+        return not self.available
 
-    def attach(self, node: str, tenant: str, request_id: str | None = None) -> Attachment:
-        """Hand out the tenant's next generation; a request id that was answered gets the same answer."""
-        with self._asked():
-            if request_id is not None and request_id in self._requests:
-                return _Issued(self._requests[request_id])
-            self._refuse_dropped(tenant)
-            generation = self._issue(node, tenant)
-            if request_id is not None:
-                self._requests[request_id] = generation
-            return _Issued(generation)
-
-    def re_attach(self, node: str) -> Mapping[str, int]:
-        """Hand out the next generation of every tenant that the node holds."""
-        with self._asked():
-            held = sorted(tenant for tenant, holder in self._holder.items() if holder == node)
-            return {tenant: self._issue(node, tenant) for tenant in held}
-
-    def detach(self, node: str, tenant: str) -> int:
-        """Take a tenant from the node that holds it; its generation stays the newest."""
-        with self._asked():
-            if self._holder.get(tenant) != node:
-                raise RequestRefused("not-held", f"the tenant is not held by {node}: {tenant}")
-            del self._holder[tenant]
-            return self._newest[tenant]
-
-    def drop(self, tenant: str) -> int:
-        """End a tenant for good."""
-        with self._asked():
-            self._refuse_dropped(tenant)
-            self._dropped.add(tenant)
-            self._holder.pop(tenant, None)
-            return 0
+    @away.setter
+    def away(self, away: bool) -> None:
+        self.available = not away
 
     def newest(self, tenant: str) -> int | None:
         """Return the newest generation of a tenant, None if it never had one."""
-        return self._newest.get(tenant)
-
-    def _issue(self, node: str, tenant: str) -> int:
-        self._newest[tenant] = self._newest.get(tenant, 0) + 1
-        self._holder[tenant] = node
-        return self._newest[tenant]
-
-    def _refuse_dropped(self, tenant: str) -> None:
-        if tenant in self._dropped:
-            raise RequestRefused("tenant-dropped", f"the tenant was dropped: {tenant}")
-
-    def _asked(self) -> threading.Lock:
-        if self.away:
-            raise IssuerUnavailable("the issuer is away, as the test wants it")
-        return self._lock
+        found = self.tenant(tenant)
+        return None if found is None else found.generation
 
 
 class FakeTransport:

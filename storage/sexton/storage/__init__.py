@@ -21,6 +21,7 @@ from sexton.storage.deleter import READY, BatchDeleter, open_deleter
 from sexton.storage.erasing import ErasedSlice, erase_slice
 from sexton.storage.errors import HINTS, InvalidBatch, NoReply, StoreRefused
 from sexton.storage.errors_table import TABLE, Row, Scope, table_markdown
+from sexton.storage.interface import Deleter
 from sexton.storage.objects import ObjectStore
 from sexton.storage.settings import StoreSettings
 from sexton.storage.signing import CredentialsUnavailable
@@ -43,6 +44,7 @@ __all__ = [
     "Calls",
     "CredentialsUnavailable",
     "Delete",
+    "Deleter",
     "Effect",
     "ErasedSlice",
     "ErrorClass",

@@ -7,25 +7,15 @@ light.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
 
-from sexton.storage.calls import Calls, ListedVersion, VersionMark
-from sexton.storage.states import BatchResult, Delete, KeyState, Kind
+from sexton.storage.calls import ListedVersion, VersionMark
+from sexton.storage.interface import Deleter
+from sexton.storage.states import Delete, KeyState, Kind
 
 __all__ = ["ErasedSlice", "erase_slice"]
 
 _SLICE = 1000
-
-
-class _Deleter(Protocol):
-    @property
-    def calls(self) -> Calls: ...
-
-    def delete_all(
-        self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
-    ) -> Future[BatchResult]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +38,7 @@ class ErasedSlice:
 
 
 def erase_slice(
-    deleter: _Deleter,
+    deleter: Deleter,
     bucket: str,
     prefix: str,
     *,
@@ -91,7 +81,7 @@ def erase_slice(
 
 
 def _erase(
-    deleter: _Deleter, bucket: str, versions: Sequence[ListedVersion], bypass_governance: bool
+    deleter: Deleter, bucket: str, versions: Sequence[ListedVersion], bypass_governance: bool
 ) -> list[tuple[ListedVersion, KeyState]]:
     if not versions:
         return []

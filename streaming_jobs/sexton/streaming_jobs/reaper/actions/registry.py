@@ -13,6 +13,7 @@ from typing import Any
 from sexton.schemas.actions import ActionRoom, DeleteObjects, DeletePrefix
 from sexton.schemas.events import DeferredIntent, DeletionIntent, OutcomeKind
 from sexton.schemas.guards import conditions_of
+from sexton.storage import Deleter
 from sexton.streaming_jobs.reaper.actions.delete_objects import results
 from sexton.streaming_jobs.reaper.actions.delete_objects.execution import ObjectsExecution
 from sexton.streaming_jobs.reaper.actions.delete_prefix import execution as prefix
@@ -20,7 +21,6 @@ from sexton.streaming_jobs.reaper.actions.delete_prefix.execution import PrefixE
 from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress
 from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.result import Result
-from sexton.streaming_jobs.reaper.execute.verification import Verifier
 from sexton.streaming_jobs.reaper.recovery.key_progress import Before
 
 __all__ = ["ROOMS", "Executing"]
@@ -36,7 +36,7 @@ class Executing:
     """
 
     begin: Callable[[DeletionIntent, DeferredIntent | None, Before | None], Execution]
-    untried: Callable[[Any, DeferredIntent, Before | None, OutcomeKind, Verifier], Result]
+    untried: Callable[[Any, DeferredIntent, Before | None, OutcomeKind, Deleter], Result]
 
 
 def _objects(intent: DeletionIntent, waited: DeferredIntent | None, before: Before | None) -> Execution:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sexton.schemas.actions import DeleteObjects, DeletePrefix
+from sexton.storage import Deleter
 from sexton.streaming_jobs.reaper.execute.bucket import Bucket
 from sexton.streaming_jobs.reaper.execute.outcomes import Earlier, ItemOutcome
 from sexton.streaming_jobs.reaper.execute.result import Result
-from sexton.streaming_jobs.reaper.execute.verification import Verifier
 
 if TYPE_CHECKING:
     from sexton.streaming_jobs.reaper.execute.sender import Sender
@@ -48,7 +48,7 @@ class Execution(ABC):
         """
 
     @abstractmethod
-    def expire(self, verifier: Verifier) -> None:
+    def expire(self, deleter: Deleter) -> None:
         """Decide what is still held of an intent past the age limit; raises EnvironmentFault."""
 
     @abstractmethod

@@ -8,17 +8,13 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Sequence
-from concurrent.futures import Future
-from typing import Protocol
 
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.events import OutcomeKind
 from sexton.storage import (
-    Abilities,
     Ability,
-    BatchResult,
-    Calls,
     Delete,
+    Deleter,
     ErasedSlice,
     KeyState,
     Kind,
@@ -36,19 +32,6 @@ __all__ = ["denies_all", "erase_key", "fault_of_call"]
 
 _MOST_SLICES = 10_000
 _log = logging.getLogger("sexton.streaming_jobs.execute")
-
-
-class _Eraser(Protocol):
-    @property
-    def calls(self) -> Calls: ...
-
-    def abilities(self, bucket: str) -> Abilities: ...
-
-    def probe(self, bucket: str) -> Abilities: ...
-
-    def delete_all(
-        self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
-    ) -> Future[BatchResult]: ...
 
 
 def fault_of_call(error: BaseException) -> tuple[Step, ItemOutcome]:
@@ -70,7 +53,7 @@ def fault_of_call(error: BaseException) -> tuple[Step, ItemOutcome]:
     return (Step.RETRY if transient or is_throttled(state) else Step.BUCKET), outcome
 
 
-def denies_all(eraser: _Eraser, bucket: str, under: str) -> bool:
+def denies_all(deleter: Deleter, bucket: str, under: str) -> bool:
     """Return whether a bucket denies us the delete of a key that nobody has; unknown counts as denied.
 
     On a versioned bucket that would leave a marker: there a condition is given that cannot hold, and nothing
@@ -78,36 +61,36 @@ def denies_all(eraser: _Eraser, bucket: str, under: str) -> bool:
     everything: it says nothing of the bucket.
     """
     nothing: str | Delete = f"{under}{PREFIX}{uuid.uuid4().hex}"
-    if eraser.abilities(bucket).versioning is not Versioning.OFF:
-        known = eraser.probe(bucket)
+    if deleter.abilities(bucket).versioning is not Versioning.OFF:
+        known = deleter.probe(bucket)
         if Ability.YES not in (known.batch_condition, known.single_condition):
             return True
         nothing = Delete(str(nothing), NO_ETAG)
-    states = eraser.delete_all(bucket, [nothing]).result().states.values()
+    states = deleter.delete_all(bucket, [nothing]).result().states.values()
     for state in states:
         if state.kind is Kind.ENVIRONMENT:
             raise EnvironmentFault(f"{state.code}: {state.message}")
     return any(state.kind not in (Kind.ABSENT, Kind.CHANGED) for state in states)
 
 
-def erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple[Step, ItemOutcome]:
+def erase_key(deleter: Deleter, bucket: str, key: str, *, bypass: bool) -> tuple[Step, ItemOutcome]:
     """Erase all versions and markers of one key; continues until none is listed, or one will not go."""
     try:
-        if eraser.abilities(bucket).aliasing_of(key, batch=True) is not None:
-            eraser.probe(bucket)  # the store has to show that it keeps such keys apart
-        return _erase_key(eraser, bucket, key, bypass=bypass)
+        if deleter.abilities(bucket).aliasing_of(key, batch=True) is not None:
+            deleter.probe(bucket)  # the store has to show that it keeps such keys apart
+        return _erase_key(deleter, bucket, key, bypass=bypass)
     except (StoreRefused, EnvironmentFault) as error:
         # A listing that failed: versions may be gone, and some are left.
         step, outcome = fault_of_call(error)
         return step, ItemOutcome(None, outcome.reason, outcome.detail, unknown=True)
 
 
-def _erase_key(eraser: _Eraser, bucket: str, key: str, *, bypass: bool) -> tuple[Step, ItemOutcome]:
+def _erase_key(deleter: Deleter, bucket: str, key: str, *, bypass: bool) -> tuple[Step, ItemOutcome]:
     after: VersionMark | None = None
     erased = 0
     for _ in range(_MOST_SLICES):
         part: ErasedSlice = erase_slice(
-            eraser, bucket, key, exactly=True, after=after, bypass_governance=bypass
+            deleter, bucket, key, exactly=True, after=after, bypass_governance=bypass
         )
         if not part.exact:
             state = key_state("UnreadableKey", "the store's listing does not show this key byte for byte")

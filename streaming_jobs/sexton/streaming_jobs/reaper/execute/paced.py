@@ -9,10 +9,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sexton.storage import Abilities, BatchResult, Calls, Delete
+from sexton.storage import Abilities, BatchResult, Calls, Delete, Deleter
 from sexton.streaming_jobs.reaper.execute.outcomes import is_throttled
 
-__all__ = ["Deleter", "OnePacer", "PacedDeleter", "Pacer"]
+__all__ = ["OnePacer", "PacedDeleter", "Pacer"]
 
 _LONGEST_SLEEP_S = 1.0
 
@@ -30,28 +30,6 @@ class Pacer(Protocol):
         self, bucket: str, keys: int, *, throttled: bool, retry_after_s: float | None, seconds: float
     ) -> None:
         """Take in one reply; `keys` are the throttled ones when throttled, else all."""
-
-
-class Deleter(Protocol):
-    """What the execute stage needs of `sexton.storage.BatchDeleter`."""
-
-    @property
-    def calls(self) -> Calls:
-        """Single calls."""
-
-    def delete_all(
-        self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
-    ) -> Future[BatchResult]:
-        """Send up to 1,000 items; the future raises nothing that a store can cause."""
-
-    def probe(self, bucket: str, under: str = "") -> Abilities:
-        """Return what the bucket's store can do, tried once in this process on keys under `under`."""
-
-    def look_up(self, bucket: str) -> Abilities:
-        """Return what the bucket says of itself: enough for plain keys."""
-
-    def abilities(self, bucket: str) -> Abilities:
-        """Return what is known of the bucket's store, asking nobody."""
 
 
 @dataclass(slots=True)
@@ -107,9 +85,13 @@ class PacedDeleter:
         future.add_done_callback(lambda done: self.pacer.took(bucket, done.result()))
         return future
 
-    def probe(self, bucket: str) -> Abilities:
-        """Return what the store can do."""
+    def probe(self, bucket: str, under: str = "") -> Abilities:
+        """Return what the store can do, tried where probes may be."""
         return self.deleter.probe(bucket, self.under)
+
+    def look_up(self, bucket: str) -> Abilities:
+        """Return what the bucket says of itself."""
+        return self.deleter.look_up(bucket)
 
     def abilities(self, bucket: str) -> Abilities:
         """Return what is known, asking nobody."""

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sexton.schemas.errors import EnvironmentFault
-from sexton.storage import MAX_KEYS, READY, Abilities, BatchResult, Delete
+from sexton.storage import MAX_KEYS, READY, Abilities, BatchResult, Delete, Deleter
 from sexton.streaming_jobs.reaper.execute.bucket import Batch, Bucket
 from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.inbox import JOBS, Inbox
 from sexton.streaming_jobs.reaper.execute.items import EraseAll, names_of
 from sexton.streaming_jobs.reaper.execute.jobs import denies_all, erase_key, fault_of_call
 from sexton.streaming_jobs.reaper.execute.outcomes import SLOW_BUCKET, ItemOutcome, Step, is_throttled
-from sexton.streaming_jobs.reaper.execute.paced import Deleter, OnePacer, PacedDeleter
+from sexton.streaming_jobs.reaper.execute.paced import OnePacer, PacedDeleter
 from sexton.streaming_jobs.reaper.execute.replies import Replies
 from sexton.streaming_jobs.reaper.execute.verification import verify
 

@@ -15,15 +15,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from sexton.storage import Deleter
 from sexton.streaming_jobs.reaper.execute.bucket import Bucket
 from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome
-from sexton.streaming_jobs.reaper.execute.paced import Deleter, OnePacer, Pacer
+from sexton.streaming_jobs.reaper.execute.paced import OnePacer, Pacer
 from sexton.streaming_jobs.reaper.execute.replies import Limits, Replies
 from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.execute.sender import Sender
 
-__all__ = ["Deleter", "Executor", "Limits", "Pacer"]
+__all__ = ["Executor", "Limits", "Pacer"]
 
 
 @dataclass(slots=True)

@@ -11,33 +11,30 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Protocol
 
 from sexton.schemas.errors import EnvironmentFault, StoreUnavailable
-from sexton.storage import Abilities, Calls, CredentialsUnavailable, KeyState, Kind, NoReply, StoreRefused
+from sexton.storage import (
+    Abilities,
+    Calls,
+    CredentialsUnavailable,
+    Deleter,
+    KeyState,
+    Kind,
+    NoReply,
+    StoreRefused,
+)
 from sexton.storage.errors_table import Scope, classify, classify_single
 from sexton.storage.states_of import key_state, unavailable, unreadable
 from sexton.storage.wire import RawReply, retry_after
 from sexton.storage.xml_body import key_problem
 from sexton.streaming_jobs.reaper.execute.outcomes import Presence
 
-__all__ = ["Verification", "Verifier", "state_of", "verify", "verify_each"]
+__all__ = ["Verification", "state_of", "verify", "verify_each"]
 
 _THREADS = 8
 _MOST_MISSES = 16  # looks without an answer, none between them with one: the others are not asked
 _PAUSE_S = 0.2
 _AGAIN = (Kind.TRANSIENT, Kind.UNKNOWN, Kind.UNACCOUNTED)
-
-
-class Verifier(Protocol):
-    """What is needed of a deleter."""
-
-    @property
-    def calls(self) -> Calls:
-        """Single calls."""
-
-    def abilities(self, bucket: str) -> Abilities:
-        """Return what is known of the bucket's store, asking nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ _PRESENT, _ABSENT = Verification(Presence.PRESENT), Verification(Presence.ABSENT
 
 
 def verify(
-    deleter: Verifier,
+    deleter: Deleter,
     bucket: str,
     keys: Sequence[str],
     *,
@@ -76,7 +73,7 @@ def verify(
 
 
 def verify_each(
-    deleter: Verifier,
+    deleter: Deleter,
     bucket: str,
     keys: Sequence[str],
     *,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sexton.schemas.actions import DeleteMode, DeleteObjects
 from sexton.schemas.events import OutcomeKind
 from sexton.schemas.guards import KeyCondition
+from sexton.storage import Deleter
 from sexton.streaming_jobs.reaper.actions.delete_objects.expiry import expire
 from sexton.streaming_jobs.reaper.actions.delete_objects.items import item_of
 from sexton.streaming_jobs.reaper.actions.delete_objects.results import result_of
@@ -17,7 +18,6 @@ from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.items import Item, key_of
 from sexton.streaming_jobs.reaper.execute.outcomes import Earlier, ItemOutcome
 from sexton.streaming_jobs.reaper.execute.result import Result
-from sexton.streaming_jobs.reaper.execute.verification import Verifier
 from sexton.streaming_jobs.reaper.recovery.key_progress import GONE, Before
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ class ObjectsExecution(Execution):
         self._queue(sender, self.left[number])
         return len(self.left) > number + 1
 
-    def expire(self, verifier: Verifier) -> None:
+    def expire(self, deleter: Deleter) -> None:
         """Decide what is still held; raises EnvironmentFault."""
-        expire(self, verifier)
+        expire(self, deleter)
 
     def result(self, request_ids: Sequence[str]) -> Result:
         """Return its keys by outcome, or what is known of each while it waits."""

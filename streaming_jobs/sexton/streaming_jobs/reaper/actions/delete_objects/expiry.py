@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sexton.schemas.actions import DeleteMode
-from sexton.storage import MAX_KEYS, Ability, Delete
+from sexton.storage import MAX_KEYS, Ability, Delete, Deleter
 from sexton.streaming_jobs.reaper.execute.bucket import Bucket
 from sexton.streaming_jobs.reaper.execute.expiry import expired, listed
 from sexton.streaming_jobs.reaper.execute.items import EraseAll, Item, key_of, names_of
 from sexton.streaming_jobs.reaper.execute.outcomes import Presence
-from sexton.streaming_jobs.reaper.execute.verification import Verifier, verify
+from sexton.streaming_jobs.reaper.execute.verification import verify
 
 if TYPE_CHECKING:
     from sexton.streaming_jobs.reaper.actions.delete_objects.execution import ObjectsExecution
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["expire"]
 
 
-def expire(execution: ObjectsExecution, verifier: Verifier) -> None:
+def expire(execution: ObjectsExecution, deleter: Deleter) -> None:
     """Decide what of an execution is still held; raises EnvironmentFault."""
     held = execution.blocking()
     if held is None or held.kind is not None:
@@ -33,7 +33,7 @@ def expire(execution: ObjectsExecution, verifier: Verifier) -> None:
     execution.held = execution.blocked = None
     waiting = [item for item, outcome in execution.outcomes() if outcome is not None and outcome.kind is None]
     for start in range(0, len(waiting), MAX_KEYS):
-        _decide(execution, waiting[start : start + MAX_KEYS], verifier)
+        _decide(execution, waiting[start : start + MAX_KEYS], deleter)
 
 
 def _asked(execution: ObjectsExecution, keys: Sequence[str]) -> list[Item]:
@@ -44,30 +44,30 @@ def _asked(execution: ObjectsExecution, keys: Sequence[str]) -> list[Item]:
     return [Delete(key, version_id=c.version_id) if (c := conditions.get(key)) else key for key in keys]
 
 
-def _decide(execution: ObjectsExecution, items: Sequence[Item], verifier: Verifier) -> None:
+def _decide(execution: ObjectsExecution, items: Sequence[Item], deleter: Deleter) -> None:
     bucket = execution.bucket
     whole = [item for item in items if not isinstance(item, EraseAll)]
     keys, versions = names_of(whole)
-    found = verify(verifier, bucket.name, keys, versions=versions)
+    found = verify(deleter, bucket.name, keys, versions=versions)
     for item in items:
         outcome = execution.outcome(item)
         assert outcome is not None
         maybe_sent = execution.attempt_at(item) is not None
         if isinstance(item, EraseAll):
-            there = _versions_left(verifier, bucket, item.key)
+            there = _versions_left(deleter, bucket, item.key)
         else:
             there = found[key_of(item)].presence
         execution.final_outcomes[item] = expired(outcome, there, maybe_sent=maybe_sent)
 
 
-def _versions_left(verifier: Verifier, bucket: Bucket, key: str) -> Presence:
+def _versions_left(deleter: Deleter, bucket: Bucket, key: str) -> Presence:
     """Return whether a version or marker of a key is there; a HEAD of the key shows only the newest."""
     known = bucket.abilities
     exact = False
 
     def found() -> bool:
         nonlocal exact
-        page = verifier.calls.versions_of(bucket.name, key)
+        page = deleter.calls.versions_of(bucket.name, key)
         exact = page.encoded
         return bool(page.versions)
 

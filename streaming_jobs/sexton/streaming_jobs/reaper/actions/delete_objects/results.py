@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from sexton.schemas.actions import DeleteObjects
 from sexton.schemas.events import DeferredIntent, KeyProgress, OutcomeKind
+from sexton.storage import Deleter
 from sexton.streaming_jobs.reaper.execute.bucket import Bucket
 from sexton.streaming_jobs.reaper.execute.items import Item, key_of
 from sexton.streaming_jobs.reaper.execute.outcomes import EARLIER_PHASE, Earlier, ItemOutcome, Presence
 from sexton.streaming_jobs.reaper.execute.result import Result
-from sexton.streaming_jobs.reaper.execute.verification import Verifier, verify
+from sexton.streaming_jobs.reaper.execute.verification import verify
 from sexton.streaming_jobs.reaper.recovery.key_progress import Before, progress_of
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def untried(
     waited: DeferredIntent,
     before: Before | None,
     kind: OutcomeKind,
-    verifier: Verifier,
+    deleter: Deleter,
 ) -> Result:
     """Return what became of an intent that waited and goes no further: what is not gone has this outcome.
 
@@ -87,7 +88,7 @@ def untried(
     before = before or Before(action.phases, unknown=frozenset(action.keys))
     _add_before(action, before, result)
     doubtful = [key for phase in before.left for key in phase if key in before.unknown]
-    found = verify(verifier, action.bucket, doubtful)
+    found = verify(deleter, action.bucket, doubtful)
     for key in chain.from_iterable(before.left):
         shown = found[key].presence if key in found else Presence.PRESENT
         if shown is Presence.UNKNOWN:

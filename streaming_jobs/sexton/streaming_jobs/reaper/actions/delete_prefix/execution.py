@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sexton.schemas.actions import DeleteMode, DeletePrefix
 from sexton.schemas.events import DeferredIntent, OutcomeKind
-from sexton.storage import Kind
+from sexton.storage import Deleter, Kind
 from sexton.streaming_jobs.reaper.actions.delete_prefix.passes import work_prefix
 from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import (
     PrefixProgress,
@@ -21,7 +21,6 @@ from sexton.streaming_jobs.reaper.execute.expiry import expired, listed
 from sexton.streaming_jobs.reaper.execute.items import EraseAll
 from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome, Presence
 from sexton.streaming_jobs.reaper.execute.result import Result
-from sexton.streaming_jobs.reaper.execute.verification import Verifier
 
 if TYPE_CHECKING:
     from sexton.streaming_jobs.reaper.execute.sender import Sender
@@ -68,14 +67,14 @@ class PrefixExecution(Execution):
         )
         return False
 
-    def expire(self, verifier: Verifier) -> None:
+    def expire(self, deleter: Deleter) -> None:
         """Decide about a prefix that is still held; raises EnvironmentFault."""
         fault = self.step.fault if self.step is not None else None
         held = self._held() or (ItemOutcome(None, fault.code, str(fault)) if fault is not None else None)
         if held is None:
             return
         maybe_sent = self.earlier is not None or self._come().gone > 0
-        decided = expired(held, _left(verifier, self.action), maybe_sent=maybe_sent)
+        decided = expired(held, _left(deleter, self.action), maybe_sent=maybe_sent)
         self.final_outcome = decided if decided.kind is not None else None
 
     def result(self, request_ids: Sequence[str]) -> Result:
@@ -141,16 +140,16 @@ def _add_failed(step: PrefixStep, result: Result) -> None:
         result.counts[most] += unnamed
 
 
-def _left(verifier: Verifier, action: DeletePrefix) -> Presence:
+def _left(deleter: Deleter, action: DeletePrefix) -> Presence:
     """Return whether something is there under a prefix."""
-    calls, bucket, prefix = verifier.calls, action.bucket, action.prefix
+    calls, bucket, prefix = deleter.calls, action.bucket, action.prefix
     if action.mode is DeleteMode.ERASE_ALL_VERSIONS:
         return listed(lambda: bool(calls.version_slice(bucket, prefix, limit=1).versions))
     return listed(lambda: bool(calls.list_slice(bucket, prefix, limit=1).objects))
 
 
 def untried(
-    action: DeletePrefix, waited: DeferredIntent, before: object, kind: OutcomeKind, verifier: object
+    action: DeletePrefix, waited: DeferredIntent, before: object, kind: OutcomeKind, deleter: object
 ) -> Result:
     """Return what became of a prefix that waited and goes no further: what is gone, and this outcome."""
     result = Result()

@@ -7,7 +7,6 @@ is left out until it is asked for by name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -17,8 +16,8 @@ from sexton.storage import (
     MAX_KEYS,
     Abilities,
     BatchResult,
-    Calls,
     Delete,
+    Deleter,
     KeyState,
     Kind,
     Listed,
@@ -32,7 +31,7 @@ from sexton.storage.states import THROTTLING
 from sexton.storage.states_of import key_state
 from sexton.streaming_jobs.reaper.execute.verification import state_of
 
-__all__ = ["Deleter", "Mark", "Page", "Pager", "pager_of"]
+__all__ = ["Mark", "Page", "Pager", "pager_of"]
 
 Mark = str | VersionMark
 """Where a listing continues."""
@@ -50,22 +49,6 @@ def _wrong(entry: Listed | ListedVersion, prefix: str) -> KeyState | None:
     if not entry.exact:
         return _UNREADABLE
     return None if entry.key.startswith(prefix) else _OUTSIDE
-
-
-class Deleter(Protocol):
-    """What is needed of the store."""
-
-    @property
-    def calls(self) -> Calls:
-        """Single calls."""
-
-    def delete_all(
-        self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
-    ) -> Future[BatchResult]:
-        """Delete up to 1,000 items."""
-
-    def probe(self, bucket: str) -> Abilities:
-        """Return what the bucket's store can do, tried once in this process."""
 
 
 @dataclass(slots=True)

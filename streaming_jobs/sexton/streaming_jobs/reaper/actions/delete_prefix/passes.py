@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 
 from sexton.schemas import events
 from sexton.schemas.errors import EnvironmentFault, InvalidEvent
-from sexton.storage import MAX_KEYS, Ability, KeyState, Kind, StoreRefused, VersionMark
+from sexton.storage import MAX_KEYS, Ability, Deleter, KeyState, Kind, StoreRefused, VersionMark
 from sexton.storage.states_of import key_state
-from sexton.streaming_jobs.reaper.actions.delete_prefix.pages import Deleter, Mark, Page, Pager, pager_of
+from sexton.streaming_jobs.reaper.actions.delete_prefix.pages import Mark, Page, Pager, pager_of
 from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import (
     FIRST_PASS_OVER,
     PrefixProgress,
