@@ -43,7 +43,7 @@ def test_x_16_a_later_phase_waits_for_its_bucket() -> None:
 def test_x_13_what_a_job_brings_back_to_a_closed_bucket_is_held(item: Item) -> None:
     """X-13: it is not tried again, waits for the bucket's reason, and may be gone as it may have before."""
     replies, bucket = Replies(), Bucket("b", bypass=False)
-    replies.close(bucket, ItemOutcome(None, "NoSuchBucket"))
+    replies.open_circuit(bucket, ItemOutcome(None, "NoSuchBucket"))
     cut = ItemOutcome(None, "ReadTimeout", unknown=True)
 
     if isinstance(item, EraseAll):

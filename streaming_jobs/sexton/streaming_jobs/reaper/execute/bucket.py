@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from sexton.storage import MAX_KEYS, Abilities, Delete, Versioning
+from sexton.streaming_jobs.reaper.execute.breaker import CircuitBreaker
 from sexton.streaming_jobs.reaper.execute.items import EraseAll, Item, is_permanent, key_of
 from sexton.streaming_jobs.reaper.execute.outcomes import Earlier, ItemOutcome
 from sexton.streaming_jobs.reaper.execute.pace import Pace
@@ -68,7 +69,7 @@ class Bucket:
     out: int = 0
     jobs: int = 0
     done: int = 0
-    closed: ItemOutcome | None = None
+    breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     probe_due: float | None = None
     denies_all: bool | None = None
     asking: bool = False
@@ -257,12 +258,17 @@ class Bucket:
 
     def sweep(self) -> None:
         """Hold what came back after the bucket was closed."""
-        if self.closed is not None:
-            self.close(self.closed)
+        if self.breaker.opened is not None:
+            self.hold(self.breaker.opened)
 
-    def close(self, why: ItemOutcome) -> None:
+    def works(self, most: int) -> None:
+        """Note a reply in which something was done; `most` requests may be out at a time."""
+        self.pace.good(most)
+        self.breaker.works()
+
+    def hold(self, why: ItemOutcome) -> None:
         """Send nothing more; what is unsent is held for the given reason."""
-        self.closed = why
+        self.breaker.opened = why
         held: list[Item] = [*self.waiting.take(len(self.waiting)), *self.erasing, *self.to_verify]
         held += [item for item, _ in self.bound]
         held += [item for batch in self.again for item in batch.items]

@@ -17,7 +17,7 @@ _ASKING_KEYS = 10
 
 @dataclass(slots=True)
 class Pace:
-    """How hard a bucket is worked by this task, and since when it has answered nothing but trouble.
+    """How hard a bucket is worked by this task.
 
     Times are seconds of the executor's clock. The limit of requests in flight doubles with each clean reply:
     a store that hangs is met with few connections, so that the others have theirs.
@@ -29,7 +29,6 @@ class Pace:
 
     limit: int = _FIRST_IN_FLIGHT
     not_before: float = 0.0
-    bad_since: float | None = None
     streak: int = 0
     most: int = MAX_KEYS
 
@@ -37,11 +36,10 @@ class Pace:
         """Note a reply in which some key was done."""
         self.limit = min(max(self.limit, 1) * 2, most)
         self.most = min(self.most * 2, MAX_KEYS)
-        self.bad_since, self.streak = None, 0
+        self.streak = 0
 
     def bad(self, now: float, retry_after_s: float | None, jitter: float) -> None:
         """Note a reply in which no key was done; `jitter` is between 0 and 1."""
-        self.bad_since = now if self.bad_since is None else self.bad_since
         self.limit = 1
         wait_s = min(_SHORTEST_WAIT_S * 2.0**self.streak, _LONGEST_WAIT_S) * (0.5 + jitter / 2)
         self.not_before = max(self.not_before, now + max(wait_s, retry_after_s or 0.0))

@@ -69,11 +69,11 @@ class Replies:
         if done and bucket.outcomes:
             _now_gone(bucket, batch, result)
         if not result.states:
-            bucket.pace.good(self.limits.in_flight)
+            bucket.works(self.limits.in_flight)
             return None
         fault = self._states(bucket, batch, result)
         if not bucket.done and len(bucket.denied) >= _EARLY_DENIED:
-            self.close(bucket, next(iter(bucket.denied.values())))
+            self.open_circuit(bucket, next(iter(bucket.denied.values())))
         bucket.sweep()
         return fault
 
@@ -102,12 +102,12 @@ class Replies:
         if bucket.probed and bucket.untried:
             self.probed(bucket)  # it was tried while this request was under way
         if Step.BUCKET in steps:
-            self.close(bucket, worst)
+            self.open_circuit(bucket, worst)
         elif result.count == len(result.states) and all(map(is_throttled, result.states.values())):
             # Looks at what such a reply may have done do not make the store less busy.
             self.slow_down(bucket, worst, result.retry_after_s)
         elif result.count > len(result.states) or steps & {Step.DONE, Step.DENIED, Step.VERIFY}:
-            bucket.pace.good(self.limits.in_flight)
+            bucket.works(self.limits.in_flight)
         elif fault is None:
             self.slow_down(bucket, worst, result.retry_after_s)
         return fault
@@ -116,15 +116,13 @@ class Replies:
         """Slow a bucket down that did nothing but fail; close it once its failure threshold is reached."""
         now = self.clock()
         bucket.pace.bad(now, retry_after_s, self.jitter())
-        since = now if bucket.pace.bad_since is None else bucket.pace.bad_since
-        most = self.limits.failure_threshold_s
-        if now - since > most or (retry_after_s or 0.0) > most:
-            self.close(bucket, why)
+        if bucket.breaker.fails(now, self.limits.failure_threshold_s, retry_after_s):
+            self.open_circuit(bucket, why)
 
     @staticmethod
-    def close(bucket: Bucket, why: ItemOutcome) -> None:
-        """Close a bucket: what is unsent is held, and waits for the bucket; nothing has happened to it."""
-        bucket.close(ItemOutcome(None, why.reason, why.detail))
+    def open_circuit(bucket: Bucket, why: ItemOutcome) -> None:
+        """Open a bucket's circuit: what is unsent is held, and waits for it; nothing has happened to it."""
+        bucket.hold(ItemOutcome(None, why.reason, why.detail))
 
     def verified(
         self, bucket: Bucket, asked: Mapping[str | Delete, ItemOutcome], found: Mapping[str, Verification]
@@ -160,7 +158,7 @@ class Replies:
         if step is Step.RETRY and tries < MOST_TRIES:
             bucket.erasing.append(item)
         elif step is Step.BUCKET:
-            self.close(bucket, outcome)
+            self.open_circuit(bucket, outcome)
         bucket.sweep()
         return outcome.detail if step is Step.ENVIRONMENT else None
 
@@ -173,16 +171,16 @@ class Replies:
         if not bucket.denied:
             return False
         is_single = not bucket.done and len(bucket.denied) == 1
-        if bucket.closed is None and is_single and bucket.denies_all is None:
+        if bucket.breaker.opened is None and is_single and bucket.denies_all is None:
             bucket.asking = True
             return True
         denied, bucket.denied = bucket.denied, {}
-        if not bucket.done and (len(denied) > 1 or bucket.denies_all or bucket.closed is not None):
-            why = bucket.closed or ItemOutcome(
+        if not bucket.done and (len(denied) > 1 or bucket.denies_all or bucket.breaker.opened is not None):
+            why = bucket.breaker.opened or ItemOutcome(
                 None, "AccessDenied", "the store denied every key of the bucket"
             )
             bucket.outcomes.update(dict.fromkeys(denied, why))
-            self.close(bucket, why)
+            self.open_circuit(bucket, why)
             return False
         bucket.outcomes.update(denied.items())
         bucket.to_verify.update({item: denied[item] for item in denied if item in bucket.sent_before})

@@ -180,10 +180,10 @@ class Sender:
         elif step is Step.RETRY and (bucket.abilities is None or bucket.untried):
             # The probe was throttled or cut: once more, while the failure threshold is not reached.
             self.replies.slow_down(bucket, outcome)
-            if bucket.closed is None:
+            if bucket.breaker.opened is None:
                 bucket.probe_due = bucket.pace.not_before
         else:
-            self.replies.close(bucket, outcome)
+            self.replies.open_circuit(bucket, outcome)
 
     def _replied(self, bucket: Bucket, batch: Batch, number: int, result: BatchResult) -> None:
         bucket.out -= 1
@@ -238,7 +238,7 @@ class Sender:
         if len(self.buckets) < 2 or not bucket.tries:
             return
         if self.out_of_time() and bucket.has_unsent:
-            self.replies.close(
+            self.replies.open_circuit(
                 bucket, ItemOutcome(None, SLOW_BUCKET, "its slice of time is over: the rest continues later")
             )
 

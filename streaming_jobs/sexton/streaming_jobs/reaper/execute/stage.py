@@ -58,8 +58,8 @@ class Executor:
         bucket = execution.bucket = self._bucket_of(action.bucket, bypass=action.bypass_governance)
         if execution.overdue:
             self._overdue.append(execution)
-        if bucket.closed is not None:
-            execution.held = bucket.closed
+        if bucket.breaker.opened is not None:
+            execution.held = bucket.breaker.opened
         elif bucket.abilities is None:
             bucket.unprobed.append(execution)
         else:
@@ -92,15 +92,14 @@ class Executor:
         return execution.result(self.sender.request_ids)
 
     def failing(self) -> dict[str, str]:
-        """Return the buckets that were closed, with the reason."""
-        buckets = self.sender.buckets.values()
-        return {bucket.name: bucket.closed.reason for bucket in buckets if bucket.closed is not None}
+        """Return the buckets whose circuit is open, with the reason."""
+        found = ((each.name, each.breaker.opened) for each in self.sender.buckets.values())
+        return {name: opened.reason for name, opened in found if opened is not None}
 
     def healthy(self) -> set[str]:
-        """Return the buckets that did some work and are open."""
-        return {
-            bucket.name for bucket in self.sender.buckets.values() if bucket.closed is None and bucket.done
-        }
+        """Return the buckets that did some work, and whose circuit is closed."""
+        buckets = self.sender.buckets.values()
+        return {each.name for each in buckets if each.done and each.breaker.opened is None}
 
     def _bucket_of(self, name: str, *, bypass: bool) -> Bucket:
         key = (name, bypass and self.limits.allow_bypass)
@@ -108,7 +107,7 @@ class Executor:
         if bucket is None:
             bucket = self.sender.buckets[key] = Bucket(*key, self.started)
             if (why := self.held.get(name)) is not None:
-                bucket.closed = ItemOutcome(None, why, "the bucket is held: its intents wait")
+                bucket.breaker.opened = ItemOutcome(None, why, "the bucket is held: its intents wait")
             else:
                 self.sender.probe(bucket)
         return bucket

@@ -65,8 +65,8 @@ class ObjectsExecution(Execution):
         self.blocked = self.blocking()
         if self.blocked is not None:
             return False
-        if self.bucket.closed is not None:
-            self.held = self.bucket.closed
+        if self.bucket.breaker.opened is not None:
+            self.held = self.bucket.breaker.opened
             return False
         number = len(self.phases)
         self._queue(sender, self.left[number])

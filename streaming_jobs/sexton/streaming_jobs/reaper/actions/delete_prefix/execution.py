@@ -50,8 +50,8 @@ class PrefixExecution(Execution):
 
     def proceed(self, sender: Sender) -> bool:
         """Have its slice worked beside the requests; nothing comes after it."""
-        if self.bucket.closed is not None:
-            self.held = self.bucket.closed
+        if self.bucket.breaker.opened is not None:
+            self.held = self.bucket.breaker.opened
             return False
         sender.job(
             self.bucket,
@@ -104,11 +104,11 @@ class PrefixExecution(Execution):
             sender.note(str(step.fault))
         bucket.done += step.state is PrefixState.DONE
         if step.fault is not None and step.state is PrefixState.BUCKET:
-            sender.replies.close(bucket, ItemOutcome(None, step.fault.code, str(step.fault)))
+            sender.replies.open_circuit(bucket, ItemOutcome(None, step.fault.code, str(step.fault)))
 
     def _held(self) -> ItemOutcome | None:
         """Return why nothing was tried: the bucket was closed before, or while it was the prefix's turn."""
-        return self.held or (self.bucket.closed if self.step is None else None)
+        return self.held or (self.bucket.breaker.opened if self.step is None else None)
 
     def _come(self) -> PrefixProgress:
         return self.step.progress if self.step is not None else self.progress
