@@ -12,7 +12,8 @@ from tests.support.execute_stage import DENIED, ERROR, INVALID, Versioned, execu
 from sexton.schemas.events import DeleteMode
 from sexton.storage import Ability, KeyState
 from sexton.streaming_jobs.reaper.execute.execution import Execution
-from sexton.streaming_jobs.reaper.execute.outcomes import MOST_TRIES, Earlier
+from sexton.streaming_jobs.reaper.execute.outcomes import MOST_TRIES
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 
 LOCKED = replace(DENIED, retain_until=datetime(2100, 1, 1, tzinfo=UTC))
 
@@ -80,7 +81,7 @@ def test_x_19_a_page_without_versions_is_all_only_where_listings_are_exact_and_i
 ) -> None:
     """X-19: past the age limit, what a page does not show may stand on the next, or in another aliasing."""
     store = Versioned(listed=listed, encoded=encoded, in_order=in_order, busy=MOST_TRIES)
-    _, (result,) = run(store, erasing("a", earlier=Earlier(), overdue=True))
+    _, (result,) = run(store, erasing("a", earlier=Attempt(), overdue=True))
 
     assert words(result) == expected
     assert (result.held is not None) is (expected == {})
@@ -91,7 +92,7 @@ def test_x_19_versions_are_listed_also_where_the_bucket_never_said_what_it_is(
     listed: list[str], expected: dict[str, int]
 ) -> None:
     """X-19: held all the time: a version that a marker hides from a look is there, and none is not seen."""
-    given = erasing("a", earlier=Earlier(), overdue=True)
+    given = erasing("a", earlier=Attempt(), overdue=True)
     store = Versioned(listed=listed, objects={"b": set()})
     _, (result,) = run(store, given, held={"b": "SlowDown"})
 

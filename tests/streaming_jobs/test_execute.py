@@ -33,8 +33,8 @@ from sexton.streaming_jobs.reaper.actions.delete_prefix.execution import PrefixE
 from sexton.streaming_jobs.reaper.execute.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.items import key_of
-from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
 from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_x_16_another_object_in_an_earlier_phase_stops_the_next(there: bool) -> 
     store = Store(objects={"b": {"data", *(["meta"] if there else [])}})
     store.answer = lambda number, bucket, item: CHANGED if key_of(item) == "meta" else None
     conditions = {"meta": KeyCondition("meta", "e")}
-    _, (result,) = run(store, execution(["meta"], ["data"], conditions=conditions, earlier=Earlier()))
+    _, (result,) = run(store, execution(["meta"], ["data"], conditions=conditions, earlier=Attempt()))
 
     assert words(result) == ({"absent": 1, "refused": 1} if there else {"absent": 1, "deleted": 1})
     assert ("data" in store.objects["b"]) is there

@@ -21,7 +21,7 @@ from tests.support.execute_stage import (
 
 from sexton.schemas.errors import EnvironmentFault
 from sexton.storage import Ability, Delete, Effect, KeyState, Kind, NoReply, StoreRefused, Versioning
-from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 
 
 def test_x_6_a_busy_store_is_waited_for_and_nothing_is_counted_twice() -> None:
@@ -203,8 +203,8 @@ def test_a_key_that_never_succeeds_waits(state: KeyState) -> None:
     assert words(good) == {"deleted": 1}
 
 
-@pytest.mark.parametrize("earlier", [None, Earlier()], ids=["never sent", "sent before"])
-def test_a_held_bucket_is_not_asked_at_all(earlier: Earlier | None) -> None:
+@pytest.mark.parametrize("earlier", [None, Attempt()], ids=["never sent", "sent before"])
+def test_a_held_bucket_is_not_asked_at_all(earlier: Attempt | None) -> None:
     """What the driver holds is deferred without a request, with the reason, and whether it may be gone."""
     store = Store()
     given = execution(["a"], earlier=earlier)

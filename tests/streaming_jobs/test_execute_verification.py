@@ -24,7 +24,7 @@ from sexton.schemas.events import DeleteMode, KeyCondition
 from sexton.storage import Delete, KeyState, Kind, Versioning
 from sexton.storage.states_of import key_state
 from sexton.storage.wire import RawReply
-from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 
 
 @pytest.mark.parametrize("acts", [True, False])
@@ -54,7 +54,7 @@ def test_an_unknown_effect_on_an_unversioned_bucket_is_repeated() -> None:
 def test_x_11_a_replay_on_a_versioned_bucket_looks_first() -> None:
     """X-11: of a replayed micro-batch only what is still there is sent: no second marker."""
     store = Store(objects={"b": {"there"}}, versioning=Versioning.ON)
-    _, (result,) = run(store, execution(["gone", "there"], earlier=Earlier()))
+    _, (result,) = run(store, execution(["gone", "there"], earlier=Attempt()))
 
     assert sorted(store.verified) == ["gone", "there"]
     assert store.sent == [("b", ["there"])]
@@ -78,7 +78,7 @@ def test_x_19_a_failed_condition_is_looked_at(
     """X-19, J-5: `changed` only where the object was seen and it was not our own hand."""
     store = Store(objects={"b": {"a"} if there else set()}, answer=lambda number, bucket, item: CHANGED)
     given = execution(
-        ["a"], conditions={"a": KeyCondition("a", "e")}, earlier=Earlier(was_changed=said) if sent else None
+        ["a"], conditions={"a": KeyCondition("a", "e")}, earlier=Attempt(was_changed=said) if sent else None
     )
     if not there and not sent:
         store.acts = True  # it was gone before, as far as the look can tell
@@ -95,7 +95,7 @@ def test_j_5_what_stood_before_the_attempt_was_not_met_by_it(age_s: int | None, 
     store.headers = {"etag": '"e"', "date": formatdate(now)}
     if age_s is not None:
         store.headers["last-modified"] = formatdate(now - age_s)
-    given = execution(["a"], conditions={"a": KeyCondition("a", "e")}, earlier=Earlier(now - 50))
+    given = execution(["a"], conditions={"a": KeyCondition("a", "e")}, earlier=Attempt(now - 50))
     store.objects = {"b": {"a"}}
     _, (result,) = run(store, given)
 
@@ -108,7 +108,7 @@ def test_x_19_a_final_error_about_a_key_that_was_sent_before_is_looked_at(state:
     store = Store(
         objects={"b": {"there"}}, answer=lambda number, bucket, item: state if item != "ok" else None
     )
-    _, (result, _) = run(store, execution(["gone", "there"], earlier=Earlier()), execution(["ok"]))
+    _, (result, _) = run(store, execution(["gone", "there"], earlier=Attempt()), execution(["ok"]))
 
     assert words(result) == {"absent": 1, "dead-lettered": 1}
 
@@ -116,7 +116,7 @@ def test_x_19_a_final_error_about_a_key_that_was_sent_before_is_looked_at(state:
 def test_x_19_past_the_age_limit_only_what_is_there_is_a_dead_letter() -> None:
     """X-19: a busy bucket past the age limit: gone keys are absent, the others dead letters that say so."""
     store = Store(objects={"b": {"there", "data"}}, answer=lambda number, bucket, item: BUSY)
-    given = execution(["gone", "there"], ["data"], earlier=Earlier(), overdue=True)
+    given = execution(["gone", "there"], ["data"], earlier=Attempt(), overdue=True)
     _, (result,) = run(store, given, failure_threshold_s=2.0)
 
     assert words(result) == {"absent": 1, "dead-lettered": 2}
@@ -131,7 +131,7 @@ def test_x_19_what_cannot_be_looked_at_stays_pending_if_it_may_be_gone(sent: boo
         look_status=503,
     )
     _, (result,) = run(
-        store, execution(["a"], earlier=Earlier() if sent else None, overdue=True), failure_threshold_s=2.0
+        store, execution(["a"], earlier=Attempt() if sent else None, overdue=True), failure_threshold_s=2.0
     )
 
     assert (result.held is not None) is sent
@@ -269,15 +269,15 @@ def test_x_8_a_version_that_cannot_be_looked_at_and_was_never_sent_before() -> N
 @pytest.mark.parametrize(
     ("one", "other", "both"),
     [
-        (Earlier(10.0), Earlier(20.0), Earlier(10.0)),
-        (Earlier(10.0), Earlier(None), Earlier(None)),
-        (Earlier(10.0, True), Earlier(20.0, False), Earlier(10.0, False)),
-        (Earlier(10.0, True), Earlier(20.0, None), Earlier(10.0, None)),
-        (Earlier(10.0, None), Earlier(20.0, False), Earlier(10.0, False)),
-        (Earlier(10.0, True), Earlier(20.0, True), Earlier(10.0, True)),
+        (Attempt(10.0), Attempt(20.0), Attempt(10.0)),
+        (Attempt(10.0), Attempt(None), Attempt(None)),
+        (Attempt(10.0, True), Attempt(20.0, False), Attempt(10.0, False)),
+        (Attempt(10.0, True), Attempt(20.0, None), Attempt(10.0, None)),
+        (Attempt(10.0, None), Attempt(20.0, False), Attempt(10.0, False)),
+        (Attempt(10.0, True), Attempt(20.0, True), Attempt(10.0, True)),
     ],
 )
-def test_attempts_of_two_intents_at_one_key(one: Earlier, other: Earlier, both: Earlier, order: int) -> None:
+def test_attempts_of_two_intents_at_one_key(one: Attempt, other: Attempt, both: Attempt, order: int) -> None:
     """Whatever the order, the one counts that may have deleted more."""
     first, second = (one, other)[::order]
 
@@ -293,6 +293,6 @@ def test_what_waited_too_long_and_cannot_be_read_waits_on() -> None:
         raise ValueError("a bug")
 
     store.exchange = fails  # type: ignore[method-assign, assignment]
-    _, (result,) = run(store, execution(["a"], earlier=Earlier(), overdue=True), failure_threshold_s=2.0)
+    _, (result,) = run(store, execution(["a"], earlier=Attempt(), overdue=True), failure_threshold_s=2.0)
 
     assert result.held is not None

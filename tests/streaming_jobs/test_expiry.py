@@ -13,16 +13,16 @@ from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition
 from sexton.storage import BatchDeleter, Delete
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.actions.delete_objects.execution import ObjectsExecution
-from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
 from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 
 
 def expire(deleter: BatchDeleter, action: DeleteObjects, *conditions: KeyCondition) -> Result:
     """What becomes of an overdue intent whose bucket is busy."""
     executor = Executor(deleter, NoBudget(), Limits(failure_threshold_s=0.2))
     named = {each.key: each for each in conditions}
-    given = ObjectsExecution(action, earlier=Earlier(), overdue=True, conditions=named)
+    given = ObjectsExecution(action, earlier=Attempt(), overdue=True, conditions=named)
     executor.add(given)
     executor.finish()
     return executor.result(given)

@@ -18,7 +18,7 @@ from tests.support.s3_state import Traits, etag_of
 
 from sexton.schemas import events, records
 from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition, OutcomeKind
-from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 from sexton.streaming_jobs.reaper.recovery.key_progress import before_of, progress_of
 
 on_real_parts = [pytest.mark.real, pytest.mark.spark]
@@ -36,9 +36,9 @@ def test_progress_is_read_as_it_was_written(phases: list[list[Any]], since: bool
     states = [state for phase in phases for state in phase]
     keys = [name for phase in names for name in phase]
     done = {n: state for n, state in enumerate(states) if isinstance(state, tuple)}
-    unknown = {n: Earlier(1e9 + n) for n, state in enumerate(states) if state == "unknown"}
+    unknown = {n: Attempt(1e9 + n) for n, state in enumerate(states) if state == "unknown"}
     if unknown and not since:
-        unknown[max(unknown)] = Earlier()
+        unknown[max(unknown)] = Attempt()
 
     written = progress_of(done, unknown, ["r1"])
     assert written is not None

@@ -24,7 +24,8 @@ from tests.support.execute_stage import (
 from sexton.schemas.events import DeleteMode, DoneKeys, KeyCondition, KeyProgress, OutcomeKind
 from sexton.storage import MAX_KEYS, Delete, KeyState, Kind
 from sexton.streaming_jobs.reaper.execute.items import key_of
-from sexton.streaming_jobs.reaper.execute.outcomes import MOST_TRIES, Earlier
+from sexton.streaming_jobs.reaper.execute.outcomes import MOST_TRIES
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 from sexton.streaming_jobs.reaper.recovery.key_progress import Before
 
 
@@ -38,7 +39,7 @@ def test_a_denied_key_beside_a_bucket_that_is_closed_does_not_hang(sent: bool) -
     store = Store(objects={"b": {"a"}}, answer=answer)
     _, (first, second) = run(
         store,
-        execution(["a"], earlier=Earlier() if sent else None),
+        execution(["a"], earlier=Attempt() if sent else None),
         execution(["b"]),
         failure_threshold_s=2.0,
     )
@@ -143,7 +144,7 @@ def test_x_16_a_key_under_which_another_object_stands_is_not_gone_when_its_inten
     store = Store(objects={"b": {"meta", "busy", "data"}})
     store.answer = lambda number, bucket, item: states.get(key_of(item))
     conditions = {"meta": KeyCondition("meta", "e")}
-    given = execution(["meta", "busy"], ["data"], conditions=conditions, earlier=Earlier())
+    given = execution(["meta", "busy"], ["data"], conditions=conditions, earlier=Attempt())
     _, (result,) = run(store, given, failure_threshold_s=2.0)
 
     assert result.held is not None

@@ -15,8 +15,9 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.settings import load
 from sexton.streaming_jobs.reaper.deferred.delay_queue import Place, begun_text
 from sexton.streaming_jobs.reaper.recovery import receipts
+from sexton.streaming_jobs.reaper.recovery.attempts import Replayed, SentBefore
 from sexton.streaming_jobs.reaper.recovery.checkpoint import Binding
-from sexton.streaming_jobs.reaper.recovery.receipts import Replayed, SentBefore, sent_before, waited_before
+from sexton.streaming_jobs.reaper.recovery.receipts import sent_before, waited_before
 
 SETTINGS = load({})
 BINDING = Binding("cluster", SETTINGS.topic(records.INTENTS), "id")

@@ -26,7 +26,7 @@ from sexton.streaming_jobs import spark as session
 from sexton.streaming_jobs.reaper import job
 from sexton.streaming_jobs.reaper.batch import MicroBatches
 from sexton.streaming_jobs.reaper.job import Reaper
-from sexton.streaming_jobs.reaper.recovery.receipts import SentBefore
+from sexton.streaming_jobs.reaper.recovery.attempts import SentBefore
 from sexton.streaming_jobs.reaper.stop import StopFlag
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]

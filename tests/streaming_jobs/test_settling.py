@@ -40,7 +40,7 @@ from sexton.schemas.windows import Window
 from sexton.storage import Delete, Versioning
 from sexton.streaming_jobs.reaper.deferred.pending import Twins
 from sexton.streaming_jobs.reaper.judge import Rules
-from sexton.streaming_jobs.reaper.recovery.receipts import Replayed, SentBefore
+from sexton.streaming_jobs.reaper.recovery.attempts import Replayed, SentBefore
 
 KEYS = promised(DeleteObjects("bucket", (("gone", "left"),)))
 GONE = KeyProgress([DoneKeys(OutcomeKind.DELETED, "deleted", [0, 1])], [], None, ["r"])

@@ -34,10 +34,10 @@ from sexton.streaming_jobs.reaper.faults import fault_of
 from sexton.streaming_jobs.reaper.held import HeldBuckets
 from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.progress import BARRIERS, Progress
+from sexton.streaming_jobs.reaper.recovery.attempts import Replayed, SentBefore
 from sexton.streaming_jobs.reaper.recovery.checkpoint import Binding
 from sexton.streaming_jobs.reaper.recovery.lease import LockLost
 from sexton.streaming_jobs.reaper.recovery.lock import CheckpointLock
-from sexton.streaming_jobs.reaper.recovery.receipts import Replayed, SentBefore
 from sexton.streaming_jobs.reaper.stop import StopFlag
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, make_task
 from sexton.streaming_jobs.spark import kafka_options

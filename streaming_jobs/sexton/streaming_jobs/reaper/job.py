@@ -37,10 +37,11 @@ from sexton.streaming_jobs.reaper.preflight import (
     deferred_place,
 )
 from sexton.streaming_jobs.reaper.progress import Progress
+from sexton.streaming_jobs.reaper.recovery.attempts import Replayed, SentBefore
 from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint
 from sexton.streaming_jobs.reaper.recovery.lease import LockLost
 from sexton.streaming_jobs.reaper.recovery.lock import CheckpointLock
-from sexton.streaming_jobs.reaper.recovery.receipts import Replayed, SentBefore, sent_before, waited_before
+from sexton.streaming_jobs.reaper.recovery.receipts import sent_before, waited_before
 from sexton.streaming_jobs.reaper.stop import StopFlag, StopRequested
 from sexton.streaming_jobs.spark import kafka_source_options
 

@@ -10,8 +10,8 @@ from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper import clients
 from sexton.streaming_jobs.reaper.deferred.pending import Twins
+from sexton.streaming_jobs.reaper.recovery.attempts import Replayed, SentBefore
 from sexton.streaming_jobs.reaper.recovery.lease import Holder
-from sexton.streaming_jobs.reaper.recovery.receipts import Replayed, SentBefore
 
 __all__ = ["TaskPlan", "check_below", "check_topic"]
 

@@ -23,7 +23,6 @@ from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, decode, decode_deferred, doubted
 from sexton.streaming_jobs.reaper.execute.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute.execution import Execution
-from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
 from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
 from sexton.streaming_jobs.reaper.guards.asking import SUBJECTS_PER_CALL, Questions
 from sexton.streaming_jobs.reaper.judge import (
@@ -35,7 +34,7 @@ from sexton.streaming_jobs.reaper.judge import (
     subjects,
 )
 from sexton.streaming_jobs.reaper.plan import TaskPlan, check_below
-from sexton.streaming_jobs.reaper.recovery.key_progress import Before
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt, attempt_of
 from sexton.streaming_jobs.reaper.settle import UNTRIED, Row, Settler, kind_of
 
 __all__ = ["Work", "open_work", "pieces", "settle", "take"]
@@ -197,28 +196,9 @@ def _execution(work: Work, decoded: Decoded) -> Execution:
     return execution
 
 
-def _earlier(work: Work, decoded: Decoded) -> Earlier | None:
-    """Return the attempt that may have sent any key of an intent; nothing of it is known key by key."""
-    record, waited, plan = decoded.record, decoded.waited, work.plan
-    if work.retried or record.offset < plan.earlier.below.get(record.partition, 0):
-        first, said_changed = work.settler.position(decoded), plan.earlier.said_changed
-        place = (first.partition, first.offset)
-        was_changed = None if said_changed is None else place in said_changed
-        since = None if work.retried else plan.earlier.since_s
-        return Earlier(_earliest(decoded.before, since), was_changed)
-    if waited is None:
-        return None
-    if plan.replayed is not None and plan.replayed.covers(waited.first, record.written_at_us):
-        return Earlier(was_changed=None)  # by the first record: this copy may know nothing of it
-    if waited.effect_unknown and decoded.before is None:
-        return Earlier(was_changed=None)  # of some key, nobody knows which: `changed` is accepted
-    return None
-
-
-def _earliest(before: Before | None, since: float | None) -> float | None:
-    if before is None or not before.unknown or since is None:
-        return since
-    return None if before.sent_since is None else min(before.sent_since, since)
+def _earlier(work: Work, decoded: Decoded) -> Attempt | None:
+    plan, first = work.plan, work.settler.position(decoded)
+    return attempt_of(decoded, first, plan.earlier, plan.replayed, retried=work.retried)
 
 
 def _decode(work: Work, piece: Iterable[Record]) -> list[Decoded]:

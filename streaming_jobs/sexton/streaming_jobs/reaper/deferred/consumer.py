@@ -16,8 +16,8 @@ from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault
 from sexton.streaming_jobs.reaper.batch import MicroBatches
 from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue, begun_text, waiting_text
+from sexton.streaming_jobs.reaper.recovery.attempts import SentBefore
 from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint
-from sexton.streaming_jobs.reaper.recovery.receipts import SentBefore
 from sexton.streaming_jobs.reaper.stop import StopRequested
 from sexton.streaming_jobs.spark import kafka_source_options
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from sexton.storage import MAX_KEYS, Abilities, Delete, Versioning
 from sexton.streaming_jobs.reaper.execute.breaker import CircuitBreaker
 from sexton.streaming_jobs.reaper.execute.items import EraseAll, Item, is_permanent, key_of
-from sexton.streaming_jobs.reaper.execute.outcomes import Earlier, ItemOutcome
+from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome
 from sexton.streaming_jobs.reaper.execute.pace import Pace
 from sexton.streaming_jobs.reaper.execute.queues import Keys, Users
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 
 if TYPE_CHECKING:
     from sexton.streaming_jobs.reaper.execute.execution import Execution
@@ -62,7 +63,7 @@ class Bucket:
     denied: dict[str | Delete, ItemOutcome] = field(default_factory=dict)
     outcomes: dict[Item, ItemOutcome] = field(default_factory=dict)
     tries: dict[Item, int] = field(default_factory=dict)
-    sent_before: dict[Item, Earlier] = field(default_factory=dict)
+    sent_before: dict[Item, Attempt] = field(default_factory=dict)
     users: Users = field(default_factory=Users)
     unprobed: list[Execution] = field(default_factory=list)
     pace: Pace = field(default_factory=Pace)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from sexton.schemas.actions import DeleteObjects, DeletePrefix
 from sexton.storage import Deleter
 from sexton.streaming_jobs.reaper.execute.bucket import Bucket
-from sexton.streaming_jobs.reaper.execute.outcomes import Earlier, ItemOutcome
+from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome
 from sexton.streaming_jobs.reaper.execute.result import Result
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 
 if TYPE_CHECKING:
     from sexton.streaming_jobs.reaper.execute.sender import Sender
@@ -31,7 +32,7 @@ class Execution(ABC):
     """
 
     action: DeleteObjects | DeletePrefix
-    earlier: Earlier | None = None
+    earlier: Attempt | None = None
     overdue: bool = False
     held: ItemOutcome | None = None
     requests: list[int] = field(default_factory=list)

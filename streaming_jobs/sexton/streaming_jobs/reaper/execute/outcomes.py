@@ -14,6 +14,7 @@ from enum import StrEnum
 from sexton.schemas.events import OutcomeKind
 from sexton.storage import KeyState, Kind
 from sexton.storage.states import THROTTLING
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 
 __all__ = [
     "EARLIER_PHASE",
@@ -123,29 +124,8 @@ def step_of(
     return (Step.VERIFY if unknown and repeat_creates_marker else Step.RETRY), outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """An attempt that may have deleted a key, and of which nobody knows what became.
-
-    It was not made before `since`, seconds since 1970 (None: nobody knows). `was_changed`: a receipt says so
-    (None: nobody knows).
-    """
-
-    since: float | None = None
-    was_changed: bool | None = False
-
-    def beside(self, other: Earlier | None) -> Earlier:
-        """Return what is known of a key where an attempt of another intent was about it, too: the worst."""
-        if other is None:
-            return self
-        known = [each.since for each in (self, other) if each.since is not None]
-        said = {self.was_changed, other.was_changed}
-        changed = None if None in said else True
-        return Earlier(min(known) if len(known) == 2 else None, False if False in said else changed)
-
-
 def after_verification(
-    outcome: ItemOutcome, presence: Presence, earlier: Earlier | None, *, stood: bool = False
+    outcome: ItemOutcome, presence: Presence, earlier: Attempt | None, *, stood: bool = False
 ) -> tuple[Step, ItemOutcome]:
     """Return what a look decides about a key whose outcome hung on it.
 

@@ -16,7 +16,6 @@ from sexton.streaming_jobs.reaper.execute.bucket import Batch, Bucket, apart
 from sexton.streaming_jobs.reaper.execute.items import EraseAll, Item, key_of
 from sexton.streaming_jobs.reaper.execute.outcomes import (
     MOST_TRIES,
-    Earlier,
     ItemOutcome,
     Step,
     after_verification,
@@ -24,6 +23,7 @@ from sexton.streaming_jobs.reaper.execute.outcomes import (
     step_of,
 )
 from sexton.streaming_jobs.reaper.execute.verification import Verification
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 
 __all__ = ["Limits", "Replies"]
 
@@ -202,7 +202,7 @@ def _decided(bucket: Bucket, item: str | Delete, state: KeyState) -> tuple[Step,
         tries=0 if busy else tries,
     )
     if state.effect_unknown:
-        bucket.sent_before.setdefault(item, Earlier(bucket.started))
+        bucket.sent_before.setdefault(item, Attempt(bucket.started))
     return decided
 
 

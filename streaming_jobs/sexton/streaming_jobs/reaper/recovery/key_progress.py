@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 from sexton.schemas import events
 from sexton.schemas.actions import ActionRoom
 from sexton.schemas.events import OutcomeKind
-from sexton.streaming_jobs.reaper.execute.outcomes import Earlier
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 
 __all__ = ["GONE", "Before", "before_of", "progress_of"]
 
@@ -68,7 +68,7 @@ def before_of(action: ActionRoom, progress: events.KeyProgress) -> Before:
 
 
 def progress_of(
-    done: Mapping[int, tuple[OutcomeKind, str]], unknown: Mapping[int, Earlier], request_ids: Sequence[str]
+    done: Mapping[int, tuple[OutcomeKind, str]], unknown: Mapping[int, Attempt], request_ids: Sequence[str]
 ) -> events.KeyProgress | None:
     """Return what is written of the keys of an intent that waits; None where it would be too much."""
     by_word: dict[tuple[OutcomeKind, str], list[int]] = {}

@@ -7,9 +7,6 @@ stands under the key now, the one that was meant may have gone by our own hand.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from sexton.schemas import events, records
@@ -20,52 +17,13 @@ from sexton.schemas.kafka_reading import read_to_end
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue, parse_begun
+from sexton.streaming_jobs.reaper.recovery.attempts import SentBefore
 from sexton.streaming_jobs.reaper.recovery.checkpoint import Binding, Checkpoint
 
-__all__ = ["Replayed", "SentBefore", "sent_before", "waited_before"]
+__all__ = ["sent_before", "waited_before"]
 
 _MARGIN_S = 60.0  # between the clocks of the checkpoint's file system and of the brokers
 _ANSWER_S = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class SentBefore:
-    """Offsets by partition below which a record may have been worked on; receipts that say `changed`.
-
-    `said_changed` holds (partition, offset) of intents, None when the receipts were not looked through.
-    `since_s` is when the work was begun, seconds since 1970.
-    """
-
-    below: Mapping[int, int] = field(default_factory=dict)
-    said_changed: frozenset[tuple[int, int]] | None = frozenset()
-    since_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """First records that were worked on once more: at or above `first`, by intents partition.
-
-    An attempt before may have written copies to the delay queue that know nothing of it; `at_s` is when the
-    last replay began, seconds since 1970.
-    """
-
-    first: Mapping[int, int]
-    at_s: float
-
-    def beside(self, other: Replayed | None) -> Replayed:
-        """Return both replays as one."""
-        if other is None:
-            return self
-        partitions = {*self.first, *other.first}
-        lowest = {p: min(self.first.get(p, 0), other.first.get(p, 0)) for p in partitions}
-        return Replayed(lowest, max(self.at_s, other.at_s))
-
-    def covers(self, place: events.Position, written_at_us: int) -> bool:
-        """Return whether a copy of the record at a place, written then, may be older than what became of
-        it.
-        """
-        old = written_at_us / 1e6 <= self.at_s + _MARGIN_S
-        return old and place.offset >= self.first.get(place.partition, 0)
 
 
 def sent_before(settings: Settings, checkpoint: Checkpoint, binding: Binding, cluster: Cluster) -> SentBefore:

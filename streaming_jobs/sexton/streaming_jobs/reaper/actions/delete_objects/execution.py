@@ -16,8 +16,9 @@ from sexton.streaming_jobs.reaper.actions.delete_objects.items import item_of
 from sexton.streaming_jobs.reaper.actions.delete_objects.results import result_of
 from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.items import Item, key_of
-from sexton.streaming_jobs.reaper.execute.outcomes import Earlier, ItemOutcome
+from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome
 from sexton.streaming_jobs.reaper.execute.result import Result
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 from sexton.streaming_jobs.reaper.recovery.key_progress import GONE, Before
 
 if TYPE_CHECKING:
@@ -125,21 +126,21 @@ class ObjectsExecution(Execution):
 
     # -- what became of it
 
-    def touched(self, items: Iterable[Item]) -> dict[Item, Earlier]:
+    def touched(self, items: Iterable[Item]) -> dict[Item, Attempt]:
         """Return those items that an earlier attempt may have deleted."""
         if self.earlier is not None:
             return dict.fromkeys(items, self.earlier)
         if self.before is None or not self.before.unknown:
             return {}
-        earlier = Earlier(self.before.sent_since)
+        earlier = Attempt(self.before.sent_since)
         return {item: earlier for item in items if key_of(item) in self.before.unknown}
 
-    def attempt_at(self, item: Item) -> Earlier | None:
+    def attempt_at(self, item: Item) -> Attempt | None:
         """Return the attempt, of this task or an earlier one, that may have deleted an item."""
         earlier = self.bucket.sent_before.get(item) or self.touched([item]).get(item)
         outcome = self.outcome(item)
         unknown = outcome is not None and outcome.unknown
-        return earlier or (Earlier(self.bucket.started) if unknown else None)
+        return earlier or (Attempt(self.bucket.started) if unknown else None)
 
     def outcome(self, item: Item) -> ItemOutcome | None:
         """Return a queued item's outcome, None for plainly gone."""

@@ -11,9 +11,10 @@ from sexton.schemas.events import DeferredIntent, KeyProgress, OutcomeKind
 from sexton.storage import Deleter
 from sexton.streaming_jobs.reaper.execute.bucket import Bucket
 from sexton.streaming_jobs.reaper.execute.items import Item, key_of
-from sexton.streaming_jobs.reaper.execute.outcomes import EARLIER_PHASE, Earlier, ItemOutcome, Presence
+from sexton.streaming_jobs.reaper.execute.outcomes import EARLIER_PHASE, ItemOutcome, Presence
 from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.execute.verification import verify
+from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 from sexton.streaming_jobs.reaper.recovery.key_progress import Before, progress_of
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def untried(
 def _progress(execution: ObjectsExecution, request_ids: Sequence[str]) -> KeyProgress | None:
     """Return what is known of each key of an intent that waits."""
     done = dict(execution.before.done) if execution.before else {}
-    unknown: dict[int, Earlier] = {}
+    unknown: dict[int, Attempt] = {}
     # Of all phases: a key that several of them name is one delete.
     queued = {key_of(item): item for item in chain.from_iterable(execution.phases)}
     for number, key in enumerate(execution.action.keys):

@@ -1,0 +1,107 @@
+"""What earlier attempts may have done to an intent's keys, from all that is known of them.
+
+A key that may have been sent before is verified before anything is said of it: its object may have gone by
+our own hand. What is known comes from the checkpoint (records that were begun and not committed), from Spark
+(a task that runs once more), from replays that copies know nothing of, and from the copies themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sexton.schemas import events
+
+if TYPE_CHECKING:
+    from sexton.streaming_jobs.reaper.decode import Decoded
+
+__all__ = ["Attempt", "Replayed", "SentBefore", "attempt_of"]
+
+_MARGIN_S = 60.0  # between the clocks of workers and of brokers
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt that may have deleted a key, and of which nobody knows what became.
+
+    It was not made before `since`, seconds since 1970 (None: nobody knows). `was_changed`: a receipt says so
+    (None: nobody knows).
+    """
+
+    since: float | None = None
+    was_changed: bool | None = False
+
+    def beside(self, other: Attempt | None) -> Attempt:
+        """Return what is known of a key where an attempt of another intent was about it, too: the worst."""
+        if other is None:
+            return self
+        known = [each.since for each in (self, other) if each.since is not None]
+        said = {self.was_changed, other.was_changed}
+        changed = None if None in said else True
+        return Attempt(min(known) if len(known) == 2 else None, False if False in said else changed)
+
+
+@dataclass(frozen=True, slots=True)
+class SentBefore:
+    """Offsets by partition below which a record may have been worked on; receipts that say `changed`.
+
+    `said_changed` holds (partition, offset) of intents, None when the receipts were not looked through.
+    `since_s` is when the work was begun, seconds since 1970.
+    """
+
+    below: Mapping[int, int] = field(default_factory=dict)
+    said_changed: frozenset[tuple[int, int]] | None = frozenset()
+    since_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """First records that were worked on once more: at or above `first`, by intents partition.
+
+    An attempt before may have written copies to the delay queue that know nothing of it; `at_s` is when the
+    last replay began, seconds since 1970.
+    """
+
+    first: Mapping[int, int]
+    at_s: float
+
+    def beside(self, other: Replayed | None) -> Replayed:
+        """Return both replays as one."""
+        if other is None:
+            return self
+        partitions = {*self.first, *other.first}
+        lowest = {p: min(self.first.get(p, 0), other.first.get(p, 0)) for p in partitions}
+        return Replayed(lowest, max(self.at_s, other.at_s))
+
+    def covers(self, place: events.Position, written_at_us: int) -> bool:
+        """Return whether a copy of the record at a place, written then, may be older than what became of
+        it.
+        """
+        old = written_at_us / 1e6 <= self.at_s + _MARGIN_S
+        return old and place.offset >= self.first.get(place.partition, 0)
+
+
+def attempt_of(
+    decoded: Decoded, first: events.Position, earlier: SentBefore, replayed: Replayed | None, *, retried: bool
+) -> Attempt | None:
+    """Return the attempt that may have sent any key of an intent; nothing of it is known key by key.
+
+    `first` is where the intent first stood; `retried` tells of a task that Spark runs once more, and that may
+    have sent everything before.
+    """
+    record, waited, before = decoded.record, decoded.waited, decoded.before
+    if retried or record.offset < earlier.below.get(record.partition, 0):
+        said = earlier.said_changed
+        was_changed = None if said is None else (first.partition, first.offset) in said
+        since = None if retried else earlier.since_s
+        if before is not None and before.unknown and since is not None:
+            since = None if before.sent_since is None else min(before.sent_since, since)
+        return Attempt(since, was_changed)
+    if waited is None:
+        return None
+    if replayed is not None and replayed.covers(waited.first, record.written_at_us):
+        return Attempt(was_changed=None)  # by the first record: this copy may know nothing of it
+    if waited.effect_unknown and before is None:
+        return Attempt(was_changed=None)  # of some key, nobody knows which: `changed` is accepted
+    return None
