@@ -70,3 +70,21 @@ def test_every_item_goes_one_way(keys: list[str], known: Abilities) -> None:
     assert (plan.body is None) == (not plan.batch)
     if plan.body is not None:
         assert keys_of(plan.body.data) == [items[i] for i in plan.batch]
+
+
+@pytest.mark.parametrize("last", ["k\r", Delete("k", "e"), Delete("k", version_id="v"), "k"])
+def test_a_thousand_items_are_planned_whatever_they_are(last: str | Delete) -> None:
+    """A full batch is one, also where an item of it needs a second look."""
+    plan = make_plan([*(f"k{i}" for i in range(999)), last], FAITHFUL)
+
+    assert len(plan.batch) + len(plan.singles) == 1000
+
+
+@pytest.mark.parametrize(
+    "item", [Delete("a", version_id="v\x01"), Delete("a", "e\x01"), Delete("a\x01", "e")]
+)
+def test_what_a_body_cannot_carry_goes_alone(item: Delete) -> None:
+    """In the key, the ETag or the version id: it is no reason to refuse its neighbours, or to raise."""
+    plan = make_plan([item, "b"], FAITHFUL)
+
+    assert (list(plan.singles), list(plan.batch)) == ([0], [1])

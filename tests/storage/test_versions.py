@@ -16,6 +16,7 @@ from sexton.storage import (
     NoReply,
     StoreRefused,
     Versioning,
+    VersionMark,
     erase_slice,
 )
 
@@ -243,3 +244,12 @@ class TestSlices:
             after = page.after
 
         assert found == sorted(keys, key=str.encode)
+
+    def test_what_is_listed_after_a_key_names_no_version(self, s3: S3Recorder, deleter: BatchDeleter) -> None:
+        """An empty version id is none: stores refuse it as a mark."""
+        s3.create_bucket("v", dict.fromkeys("abc", b""), versioning="Enabled")
+
+        page = deleter.calls.version_slice("v", "", VersionMark("a", ""))
+
+        assert [version.key for version in page.versions] == ["b", "c"]
+        assert "version-id-marker" not in s3.requests[-1].query

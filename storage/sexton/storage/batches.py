@@ -79,7 +79,7 @@ class Batches:
             reply = self._wire.exchange(bucket, request)
         except StoreUnavailable as error:
             return replace(fault_result(bucket, 1, unavailable(error)), seconds=time.monotonic() - started)
-        result = _read_single(bucket, item, reply)
+        result = self._renewing(_read_single(bucket, item, reply))
         if result.fault is not None and result.fault.code.isdigit() and self._is_there(bucket):
             # No store said this, and the bucket is there: it is this key that does not get through.
             state = replace(result.fault, kind=Kind.TRANSIENT)
@@ -127,7 +127,10 @@ class Batches:
     def _read(self, bucket: str, items: Sequence[Delete], reply: RawReply | StoreUnavailable) -> BatchResult:
         if not isinstance(reply, RawReply):
             return fault_result(bucket, len(items), unavailable(reply))
-        result = read_reply(bucket, items, reply)
+        return self._renewing(read_reply(bucket, items, reply))
+
+    def _renewing(self, result: BatchResult) -> BatchResult:
+        """Return the result; after one that says that the credentials are old, new ones are looked for."""
         if result.fault is not None and result.fault.code in CREDENTIAL_CODES:
             self._signer.forget_credentials()
         return result
