@@ -33,7 +33,7 @@ def test_x_5_a_200_with_something_in_it(
     assert (state.kind, state.effect) == (kind, Effect.UNKNOWN)
 
 
-def test_locked_versions(s3: S3Recorder, deleter: BatchDeleter) -> None:
+def test_locked_versions_of_keys_that_go_alone(s3: S3Recorder, deleter: BatchDeleter) -> None:
     """As in a batch: final with the date or hold, and governance is bypassed only when asked."""
     s3.create_bucket("locked", locks=True)
     deleter.probe("locked")
