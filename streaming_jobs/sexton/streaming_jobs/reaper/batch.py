@@ -29,7 +29,7 @@ from sexton.schemas.events import PartitionOffsets
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue
-from sexton.streaming_jobs.reaper.deferred.pending import Twins
+from sexton.streaming_jobs.reaper.deferred.pending import Duplicates
 from sexton.streaming_jobs.reaper.faults import fault_of
 from sexton.streaming_jobs.reaper.held import HeldBuckets
 from sexton.streaming_jobs.reaper.plan import TaskPlan
@@ -49,7 +49,7 @@ _LONGEST_WAIT_S = 15.0
 _ONCE_HOLD_S = 60.0  # `--once` gives up after this, so that a scheduler sees that nothing advanced
 _EVERYTHING = 2**63 - 1
 _MOST_PARTITIONS = 4096  # of a topic, those added since the start, too
-_NO_TWINS = Twins()
+_NO_DUPLICATES = Duplicates()
 _LARGEST_ROW = 64 * 1024 * 1024  # bytes before compression
 
 
@@ -79,7 +79,12 @@ class MicroBatches:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def hold_until_done(
-        self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore, twins: Twins = _NO_TWINS
+        self,
+        batch: DataFrame,
+        batch_id: int,
+        topic: str,
+        earlier: SentBefore,
+        duplicates: Duplicates = _NO_DUPLICATES,
     ) -> None:
         """Work a micro-batch off; a fault of the environment holds it: offsets stay, nothing is lost."""
         if topic == records.INTENTS:
@@ -91,7 +96,7 @@ class MicroBatches:
         while True:
             self.stop.check()
             try:
-                self._work_off(batch, batch_id, topic, earlier, twins)
+                self._work_off(batch, batch_id, topic, earlier, duplicates)
                 return
             except Exception as error:
                 fault = fault_of(error)
@@ -111,7 +116,7 @@ class MicroBatches:
             earlier = replace(earlier, below=below, since_s=since_s)
 
     def _work_off(
-        self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore, twins: Twins
+        self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore, duplicates: Duplicates
     ) -> None:
         started = time.monotonic()
         self.lock.check()
@@ -132,7 +137,7 @@ class MicroBatches:
             # The delay queue is where held buckets are tried again.
             held=self.held.current(time.monotonic()) if first else {},
             replayed=self.replayed,
-            twins=twins,
+            duplicates=duplicates,
             holder=self.lock.holder,
         )
         # One task for each core, which reads its partitions one after the other, without a shuffle: at the

@@ -98,7 +98,7 @@ def about(decision: Decision, codec: Codec) -> About:
         intent = codec.decode(decision.raw_value, events.DeletionIntent)
     except UndecodableRecord:
         return About(None, None, None, 0)
-    return About(intent.intent_id, intent.tenant, intent.action.place, len(intent.action.keys))
+    return About(intent.intent_id, intent.tenant, intent.action.place, intent.action.key_count)
 
 
 def keys_by_kind(decision: Decision, keys: int) -> Mapping[str, int]:

@@ -25,7 +25,7 @@ from sexton.streaming_jobs.reaper.deferred.delay_levels import levels
 from sexton.streaming_jobs.reaper.deferred.delay_queue import (
     DelayQueue,
     Place,
-    parse_doubted,
+    parse_uncertain,
     parse_waiting,
     waiting_text,
 )
@@ -112,7 +112,7 @@ class Reaper:
         text = checkpoint.waiting()
         done = parse_waiting(text, place)
         delay_queue = DelayQueue(
-            self.settings, place, delays, done, open_codec(self.settings), parse_doubted(text)
+            self.settings, place, delays, done, open_codec(self.settings), parse_uncertain(text)
         )
         delay_queue.open(cluster.earliest(place.topic, place.partitions))
         if text is None:

@@ -9,7 +9,7 @@ from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper import clients
-from sexton.streaming_jobs.reaper.deferred.pending import Twins
+from sexton.streaming_jobs.reaper.deferred.pending import Duplicates
 from sexton.streaming_jobs.reaper.recovery.attempts import Replayed, SentBefore
 from sexton.streaming_jobs.reaper.recovery.lease import Holder
 
@@ -23,7 +23,7 @@ class TaskPlan:
     `topic` is what is read, `intents` or `deferred`, without the prefix. `earlier` says of its records which
     may have been worked on before, `replayed` of which first records a copy may be out of date. `held` names
     buckets that were closed lately, and why. `holder` holds the lock while this is processed, None where
-    nothing is sent. `twins` are records of which another copy continues, and those others.
+    nothing is sent. `duplicates` are records of which another copy continues, and those others.
     """
 
     settings: Settings
@@ -39,7 +39,7 @@ class TaskPlan:
     held: Mapping[str, str] = field(default_factory=dict)
     replayed: Replayed | None = None
     holder: Holder | None = None
-    twins: Twins = field(default_factory=Twins)
+    duplicates: Duplicates = field(default_factory=Duplicates)
 
 
 def check_topic(plan: TaskPlan) -> None:

@@ -9,25 +9,27 @@ without its receipt. A crash in between replays the micro-batch, which writes ou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
-from sexton.schemas.events import OutcomeKind, VerdictResult
+from sexton.schemas.events import OutcomeKind
 from sexton.schemas.intents import MAX_INTENT_BYTES
 from sexton.schemas.outcomes import worst
 from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress
-from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected
+from sexton.streaming_jobs.reaper.counts import Counts
+from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, position_of
 from sexton.streaming_jobs.reaper.deferred.delay_levels import level_of
 from sexton.streaming_jobs.reaper.execute.outcomes import EARLIER_PHASE, SLOW_BUCKET
 from sexton.streaming_jobs.reaper.execute.result import Result
+from sexton.streaming_jobs.reaper.execute.stage import UNTRIED, Executed
 from sexton.streaming_jobs.reaper.judge import NotYet
 
-__all__ = ["UNTRIED", "Row", "Settler", "kind_of"]
+__all__ = ["Row", "SettleStage", "kind_of"]
 
-UNTRIED = {VerdictResult.NEVER: OutcomeKind.STALE, VerdictResult.REFUSED: OutcomeKind.REFUSED}
+_BEGUN_BEFORE = "it was begun before, and what became of its keys then is not known"
 _LONGEST_DETAIL = 500
 _KEPT_OF_TOO_LARGE = 256 * 1024
 _MOST_DETAILS = (
@@ -47,8 +49,8 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Settler:
-    """Turns decisions into rows; one for each task. `delays` are the tiers' in seconds.
+class SettleStage:
+    """The last stage of one task: decisions become rows. `delays` are the levels' in seconds.
 
     `deferred_topic_id` is that of the topic that is read, empty when it is the intents topic.
     """
@@ -59,23 +61,52 @@ class Settler:
     deferred_topic_id: str
     delays: Sequence[float]
     now: datetime
+    counts: Counts
 
-    def position(self, decoded: Decoded | Rejected) -> events.Position:
-        """Return where the intent first stood."""
-        if decoded.waited is not None:
-            return decoded.waited.first
-        return events.Position(self.topic_id, decoded.record.partition, decoded.record.offset)
+    def rows(self, rejected: Iterable[Rejected], executed: Iterable[Executed]) -> list[Row]:
+        """Return what is written back for every record, and count what each came to."""
+        with self.counts.stage("settle"):
+            rows: list[Row] = []
+            for record in rejected:
+                self.counts.add(OutcomeKind.DEAD_LETTERED.value)
+                rows.append(self.rejected(record))
+            for each in executed:
+                rows += self._rows_of(each)
+            return rows
+
+    def _rows_of(self, executed: Executed) -> list[Row]:
+        decoded, result, verdict = executed.judged.decoded, executed.result, executed.judged.judgement
+        keys = decoded.intent.action.key_count
+        if isinstance(verdict, NotYet):
+            self.counts.add(records.DEFERRED, keys)
+            return [self.waits(decoded, verdict)]
+        if result is None:
+            kind = UNTRIED[verdict.result]
+            self.counts.settled(kind.value, {kind.value: keys})
+            if executed.begun_before:
+                verdict = replace(verdict, detail=f"{verdict.detail}; {_BEGUN_BEFORE}")
+            return [self.outcome(decoded, verdict, None)]
+        if result.continues:
+            self.counts.add(records.DEFERRED)
+            return [self.continues(decoded, result)]
+        if result.held is not None:
+            self.counts.add(records.DEFERRED, keys)
+            return [self.held(decoded, result)]
+        self.counts.settled(
+            kind_of(result).value, {kind.value: number for kind, number in result.counts.items()}
+        )
+        dead = self.dead_letter(decoded, result)
+        outcome = self.outcome(decoded, verdict, result)
+        return [outcome] if dead is None else [dead, outcome]
 
     def outcome(self, decoded: Decoded, verdict: events.Verdict, result: Result | None) -> Row:
         """Return the outcome of an intent with its final outcome; `result` is None unless it was executed."""
         intent = decoded.intent
-        keys = len(intent.action.keys)
         if result is None:
-            counts, named = Counter({UNTRIED[verdict.result]: keys}), []
             kind = UNTRIED[verdict.result]
+            counts, named = Counter({kind: intent.action.key_count}), []
         else:
-            counts = result.counts
-            kind = kind_of(result)
+            counts, kind = result.counts, kind_of(result)
             named = _exceptions(result, kind) if result.named else []
         return self._row(
             records.OUTCOMES,
@@ -88,7 +119,7 @@ class Settler:
                 counts={each.value: number for each, number in counts.items() if number},
                 exceptions=named,
                 verdict=verdict,
-                position=self.position(decoded),
+                position=position_of(decoded, self.topic_id),
                 store_request_ids=result.request_ids if result else (),
                 settled_at=self.now,
                 effects=dict(result.effects) if result else {},
@@ -140,7 +171,7 @@ class Settler:
             keys=result.keys,
         )
 
-    def goes_on(self, decoded: Decoded, result: Result) -> Row:
+    def continues(self, decoded: Decoded, result: Result) -> Row:
         """Return the copy of a prefix delete that is done in slices, with what is gone so far."""
         progress = result.progress
         assert progress is not None
@@ -166,7 +197,7 @@ class Settler:
             progress = PrefixProgress(waited.gone, waited.after) if waited else PrefixProgress()
         level = level_of(self.delays, attempt, self.now, retry_at)
         event = events.DeferredIntent(
-            first=self.position(decoded),
+            first=position_of(decoded, self.topic_id),
             first_written_at=waited.first_written_at if waited else _instant(record),
             reason=reason,
             detail=detail,
@@ -195,7 +226,7 @@ class Settler:
     ) -> Row:
         record, intent = decoded.record, decoded.intent
         in_deferred = deferred_record and self.deferred_topic_id != ""
-        position = self.position(decoded)
+        position = position_of(decoded, self.topic_id)
         if in_deferred:
             position = events.Position(self.deferred_topic_id, record.partition, record.offset)
         waited = decoded.waited

@@ -77,7 +77,7 @@ class DeferredConsumer:
         try:
             self.batches.stop.check()
             due = self.delay_queue.due()
-            twins = self.delay_queue.twins(due)
+            duplicates = self.delay_queue.duplicates(due)
         except EnvironmentFault as fault:
             if self.batches.once:
                 raise
@@ -109,9 +109,9 @@ class DeferredConsumer:
         # Not less than another run had begun: with longer delays a part of that is not due any more.
         begun = {p: max(end, earlier.below.get(p, 0)) for p, end in {**done, **ends}.items()}
         self.checkpoint.begin_waiting(begun_text(self.delay_queue.place, begun, since_s))
-        self.batches.hold_until_done(frame, self.rounds, records.DEFERRED, earlier, twins)
+        self.batches.hold_until_done(frame, self.rounds, records.DEFERRED, earlier, duplicates)
         self.rounds += 1
-        doubted = self.delay_queue.still_doubted(twins, ends)
-        self.checkpoint.commit_waiting(waiting_text(self.delay_queue.place, {**done, **ends}, doubted))
-        self.delay_queue.committed(ends, doubted)
+        uncertain = self.delay_queue.still_uncertain(duplicates, ends)
+        self.checkpoint.commit_waiting(waiting_text(self.delay_queue.place, {**done, **ends}, uncertain))
+        self.delay_queue.committed(ends, uncertain)
         return True

@@ -75,13 +75,13 @@ def progress_of(
     for number in sorted(done):
         by_word.setdefault(done[number], []).append(number)
     found = [events.DoneKeys(*named, _ranges(numbers)) for named, numbers in by_word.items()]
-    doubtful = _ranges(sorted(unknown))
+    uncertain = _ranges(sorted(unknown))
     since = [earlier.since for earlier in unknown.values()]
     known = [each for each in since if each is not None]
     first = datetime.fromtimestamp(min(known), UTC) if known and len(known) == len(since) else None
-    if sum(len(each.ranges) for each in found) + len(doubtful) > 2 * _MOST_RANGES:
+    if sum(len(each.ranges) for each in found) + len(uncertain) > 2 * _MOST_RANGES:
         return None
-    return events.KeyProgress(found, doubtful, first, list(request_ids)[-_MOST_REQUEST_IDS:])
+    return events.KeyProgress(found, uncertain, first, list(request_ids)[-_MOST_REQUEST_IDS:])
 
 
 def _ranges(numbers: Iterable[int]) -> list[int]:
