@@ -167,7 +167,7 @@ class Codec:
     def decode_first(self, data: bytes | None, *expected: type[_Event]) -> tuple[_Event, int]:
         """Return the event at the start of `data`, and how many bytes are left after it.
 
-        For people who look at a dead letter; what is worked on is read by `decode`. Raises what it raises.
+        For people who look at a dead letter; what is processed is read by `decode`. Raises what it raises.
         """
         writer, start = self._writer(data)
         cls = _CLASSES.get(writer.name)

@@ -35,7 +35,7 @@ from sexton.streaming_jobs.reaper.held import HeldBuckets
 from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.progress import BARRIERS, Progress
 from sexton.streaming_jobs.reaper.recovery.attempts import Replayed, SentBefore
-from sexton.streaming_jobs.reaper.recovery.checkpoint import Binding
+from sexton.streaming_jobs.reaper.recovery.binding import Binding
 from sexton.streaming_jobs.reaper.recovery.lease import LockLost
 from sexton.streaming_jobs.reaper.recovery.lock import CheckpointLock
 from sexton.streaming_jobs.reaper.stop import StopFlag
@@ -63,7 +63,7 @@ class _CountsParam(AccumulatorParam[Counts]):
 
 @dataclass(slots=True)
 class MicroBatches:
-    """Works micro-batches off; the query and the delay queue share one, each from a thread of its own."""
+    """Processes micro-batches; the query and the delay queue share one, each from a thread of its own."""
 
     settings: Settings
     spark: SparkSession
@@ -86,7 +86,7 @@ class MicroBatches:
         earlier: SentBefore,
         duplicates: Duplicates = _NO_DUPLICATES,
     ) -> None:
-        """Work a micro-batch off; a fault of the environment holds it: offsets stay, nothing is lost."""
+        """Process a micro-batch; a fault of the environment holds it: offsets stay, nothing is lost."""
         if topic == records.INTENTS:
             # The query has committed all before this micro-batch, and only that: the delay queue's barriers
             # must not count as settled what a crash would bring back.
@@ -96,7 +96,7 @@ class MicroBatches:
         while True:
             self.stop.check()
             try:
-                self._work_off(batch, batch_id, topic, earlier, duplicates)
+                self._process(batch, batch_id, topic, earlier, duplicates)
                 return
             except Exception as error:
                 fault = fault_of(error)
@@ -115,7 +115,7 @@ class MicroBatches:
             below = dict.fromkeys(range(_MOST_PARTITIONS), _EVERYTHING)
             earlier = replace(earlier, below=below, since_s=since_s)
 
-    def _work_off(
+    def _process(
         self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore, duplicates: Duplicates
     ) -> None:
         started = time.monotonic()

@@ -55,7 +55,7 @@ class Counts:
             self.keys[each] += number
 
     def came_due(self) -> None:
-        """Note an intent that came back from waiting; it was counted as deferred before."""
+        """Note an intent that returned from the delay queue; it was counted as deferred before."""
         self.returned += 1
 
     @contextmanager

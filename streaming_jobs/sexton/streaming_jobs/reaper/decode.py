@@ -70,7 +70,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A record that can never be worked on; `intent` is there when it could at least be read."""
+    """A record that can never be processed; `intent` is there when it could at least be read."""
 
     record: Record
     reason: str

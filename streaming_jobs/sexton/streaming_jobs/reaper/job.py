@@ -75,9 +75,9 @@ class Reaper:
         lock = CheckpointLock(self.settings, checkpoint.identity())
         lock.acquire()
         try:
-            if checkpoint.binding() is None:
+            start, is_new = bind_checkpoint(checkpoint, binding, cluster)
+            if is_new:
                 self.progress.note("new_checkpoint", path=path, reads_from="the beginning of each partition")
-            start = bind_checkpoint(checkpoint, binding, cluster)
             self.progress.start(start)
             earlier = sent_before(self.settings, checkpoint, binding, cluster)
             place = deferred_place(self.settings, cluster)
@@ -169,7 +169,7 @@ class Reaper:
             .load()
         )
 
-        def work_off(batch: DataFrame, batch_id: int) -> None:
+        def process(batch: DataFrame, batch_id: int) -> None:
             try:
                 batches.hold_until_done(batch, batch_id, records.INTENTS, earlier)
             except BaseException as error:
@@ -179,7 +179,7 @@ class Reaper:
         writer = (
             source.writeStream.queryName("sexton-reaper")
             .option("checkpointLocation", path)
-            .foreachBatch(work_off)
+            .foreachBatch(process)
         )
         if self.once:
             return writer.trigger(availableNow=True).start()

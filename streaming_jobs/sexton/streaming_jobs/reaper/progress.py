@@ -1,4 +1,4 @@
-"""What the reaper tells while it runs: a line for a person, JSON lines when there is no terminal, metrics."""
+"""What the reaper reports: a line for a person, JSON lines where there is no terminal, metrics."""
 
 from __future__ import annotations
 

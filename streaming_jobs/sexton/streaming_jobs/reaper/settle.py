@@ -127,7 +127,7 @@ class SettleStage:
         )
 
     def rejected(self, rejected: Rejected) -> Row:
-        """Return the dead letter of a record that can never be worked on, with its raw bytes."""
+        """Return the dead letter of a record that can never be processed, with its raw bytes."""
         return self._dead(
             rejected, rejected.reason, rejected.detail, (), deferred_record=rejected.waited is None
         )

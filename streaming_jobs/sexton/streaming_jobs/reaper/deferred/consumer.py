@@ -1,4 +1,4 @@
-"""What waits comes back by itself: the loop that processes those records of the delay queue that are due.
+"""What waits is retried by itself: the loop that processes those records of the delay queue that are due.
 
 It runs beside the query, in a thread of its own, so that a bucket that is tried again holds up no first
 records. Offsets are committed after Kafka has acknowledged every row, as in the query.
@@ -73,7 +73,7 @@ class DeferredConsumer:
             self.on_failure()
 
     def _round(self) -> bool:
-        """Work one range off; say whether there was one."""
+        """Process one range; say whether there was one."""
         try:
             self.batches.stop.check()
             due = self.delay_queue.due()

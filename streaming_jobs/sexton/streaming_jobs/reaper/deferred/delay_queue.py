@@ -22,7 +22,7 @@ from sexton.schemas.errors import KafkaUnavailable, UndecodableRecord
 from sexton.schemas.kafka_reading import read_to_end
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.deferred.pending import Duplicates, Origin, Pending, origin_of
-from sexton.streaming_jobs.reaper.recovery.checkpoint import CheckpointRefused, check_retention
+from sexton.streaming_jobs.reaper.recovery.binding import CheckpointRefused, check_retention
 
 __all__ = [
     "DelayQueue",
