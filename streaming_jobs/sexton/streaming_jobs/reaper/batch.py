@@ -118,8 +118,11 @@ class MicroBatches:
     def _process(
         self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore, duplicates: Duplicates
     ) -> None:
+        # Who has lost the lock judges nothing more: another reaper may be settling the same range.
         started = time.monotonic()
         self.lock.check()
+        # After Spark has fixed the range and before any of it is judged: a verdict as of an older barrier
+        # could miss a successor that was issued before the intent was written.
         barrier = self._barrier()
         counts = self.spark.sparkContext.accumulator(Counts(), _CountsParam())
         first = topic == records.INTENTS
@@ -143,7 +146,9 @@ class MicroBatches:
         # One task for each core, which reads its partitions one after the other, without a shuffle: at the
         # start and the end of each task the store idles, and a slow bucket holds up each for a slice.
         rows = batch.coalesce(tasks).mapInArrow(make_task(plan, counts.add), ROW_SPARK_SCHEMA)
-        # The one action: it runs the tasks, and returns when Kafka has acknowledged every row.
+        # The one action: it runs the tasks, and returns when Kafka has acknowledged every row. A crash before
+        # that leaves the offsets where they are: the next start judges the same range the same way, and
+        # verifies what this one may have deleted. A second action would read Kafka again, and delete twice.
         (
             rows.write.format("kafka")
             .options(**kafka_options(self.settings))

@@ -75,10 +75,14 @@ class Reaper:
         lock = CheckpointLock(self.settings, checkpoint.identity())
         lock.acquire()
         try:
+            # Under the lock, before Spark writes: offsets of a checkpoint that is bound to nothing prove
+            # nothing after a topic was re-created.
             start, is_new = bind_checkpoint(checkpoint, binding, cluster)
             if is_new:
                 self.progress.note("new_checkpoint", path=path, reads_from="the beginning of each partition")
             self.progress.start(start)
+            # Before the query: once its first micro-batch is committed nobody can tell any more what of it
+            # an attempt before this start may have sent.
             earlier = sent_before(self.settings, checkpoint, binding, cluster)
             place = deferred_place(self.settings, cluster)
             delay_queue = self._open_delay_queue(checkpoint, place, cluster)

@@ -72,7 +72,8 @@ def settle(work: Work) -> list[Row]:
     Raises EnvironmentFault when something is wrong with everything: then nothing is settled.
     """
     work.execute.take(work.judge.finish())
-    # In this order: a row that left before the last reply could be a receipt without its effect.
+    # In this order: a row that left before the last reply could be a receipt without its effect. Where this
+    # raises there are no rows, offsets stay, and the whole task is done again.
     executed = work.execute.finish()
     return work.settle.rows(work.rejected, executed)
 

@@ -109,6 +109,8 @@ class DeferredConsumer:
         # Not less than another run had begun: with longer delays a part of that is not due any more.
         begun = {p: max(end, earlier.below.get(p, 0)) for p, end in {**done, **ends}.items()}
         self.checkpoint.begin_waiting(begun_text(self.delay_queue.place, begun, since_s))
+        # Committed only once outcomes and copies are on Kafka: before that, a crash would lose what waited.
+        # A crash in between brings the range back, and what was begun of it is verified.
         self.batches.hold_until_done(frame, self.rounds, records.DEFERRED, earlier, duplicates)
         self.rounds += 1
         uncertain = self.delay_queue.still_uncertain(duplicates, ends)

@@ -79,9 +79,11 @@ class Executor:
                 # that names data which is gone.
                 self.sender.later = [each for each in self.sender.later if each.proceed(self.sender)]
                 self.sender.settle()
+            # Prefixes last: a key that is also named has gone by then, under its own condition and phase.
             for execution in self.sender.last:
                 execution.proceed(self.sender)
             self.sender.drain()
+            # After the last try: what is still held now gets its final outcome, and no request follows it.
             for execution in self._overdue:
                 execution.expire(self.deleter)
         finally:

@@ -90,6 +90,7 @@ class Replies:
             step, outcome, tries = _decided(bucket, item, state)
             steps.add(step)
             if step is Step.ENVIRONMENT:
+                # The task ends unsettled; what went of this request is found gone when it is done again.
                 fault = fault or outcome.detail
             elif state.code in UNTRIED and not batch.probed:
                 bucket.keys.move(item, State.TO_PROBE, ItemOutcome(None, outcome.reason, outcome.detail))
@@ -215,6 +216,7 @@ def _decided(bucket: Bucket, item: str | Delete, state: KeyState) -> tuple[Step,
         repeat_creates_marker=bucket.may_create_marker(item),
         tries=0 if busy else bucket.keys.tries(item) + 1,
     )
+    # From then on no outcome of no effect without verification: the object may be gone by this request.
     if state.effect_unknown:
         bucket.sent_before.setdefault(item, Attempt(bucket.started))
     return step, outcome, int(not busy)

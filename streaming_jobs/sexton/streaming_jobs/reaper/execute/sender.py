@@ -227,6 +227,7 @@ class Sender:
         """Raise what is wrong with everything, once nothing is under way."""
         if self.fault is None:
             return
+        # A request that outlived its task could delete beside the next try, which verifies what is there.
         while self.inbox.awaits:
             self.inbox.wait(None)
         raise EnvironmentFault(self.fault)

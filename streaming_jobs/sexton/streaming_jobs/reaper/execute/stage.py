@@ -74,6 +74,8 @@ class ExecuteStage:
             counts.keys_retried, counts.throttled = sender.retried, sender.throttled
             counts.failing.update(executor.failing())
             counts.healthy |= executor.healthy()
+            # Nothing of an intent leaves before here: an outcome that is written while a request is out could
+            # be contradicted by its reply, and nobody would repair a receipt.
             return [self._executed(judged, execution) for judged, execution in self._taken]
 
     def _begin(self, judged: Judged) -> Execution:

@@ -63,6 +63,8 @@ class ObjectsExecution(Execution):
 
     def proceed(self, sender: Sender) -> bool:
         """Queue the next phase if everything before it is gone; return whether more are to come."""
+        # Here data dies whose commit object must be gone: one key that is not, or may not be, stops the rest.
+        # What stays is named in the dead letter, and its replay begins with the same phase.
         self.blocked = self.blocking()
         if self.blocked is not None:
             return False

@@ -164,6 +164,7 @@ class _Objects:
         for entry in objects:
             if entry.key != self._action.tombstone:
                 page.listed += 1
+                # The promise is about the prefix alone: what a store lists beside it is somebody else's.
                 wrong = _wrong(entry, self._action.prefix)
                 if wrong is None:
                     keys[entry.key] = None

@@ -284,6 +284,8 @@ class _Work:
         """Delete the tombstone, now that nothing else is there; then the prefix is done."""
         note = f"{self.added} objects came while it was worked" if self.added else ""
         tombstone = self.action.tombstone
+        # The owner's mark that it is being deleted: gone before the rest, what is left looks alive, and no
+        # replay would know of it.
         if tombstone is None or done.failed_count:
             return self._end(done, note)
         self.first_pass, self.misses = False, 0
