@@ -12,12 +12,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent, UndecodableRecord
 from sexton.schemas.intents import MAX_INTENT_BYTES, check_form
+from sexton.streaming_jobs.reaper.broken import INTERNAL, Broken, alone
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.plan import TaskPlan, check_below
 from sexton.streaming_jobs.reaper.recovery.key_progress import Before, before_of
@@ -103,7 +105,9 @@ class DecodeStage:
         rejected: list[Rejected] = []
         with self.counts.stage("decode"):
             for record in piece:
-                result = self._decoded(record)
+                result = alone("decode", partial(self._decoded, record))
+                if isinstance(result, Broken):
+                    result = Rejected(record, INTERNAL, result.detail)
                 if isinstance(result, Decoded):
                     found.append(result)
                 elif isinstance(result, Rejected):

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 from sexton.issuer.client import Subject
 from sexton.schemas.actions import Action, Refusal
 from sexton.schemas.events import DeletionIntent, Position, Verdict, VerdictResult
 from sexton.schemas.guards import Guard, conditions_of
 from sexton.streaming_jobs.reaper.actions.registry import ROOMS as ACTIONS
+from sexton.streaming_jobs.reaper.broken import Broken, alone
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Decoded, position_of
 from sexton.streaming_jobs.reaper.guards import ROOMS, Facts, Never, NotYet
@@ -37,7 +39,7 @@ __all__ = [
 ]
 
 Allowed = Sequence[tuple[str, str]]
-Judgement = Verdict | NotYet
+Judgement = Verdict | NotYet | Broken
 
 _FIRST_KEYS = 10_000
 _INTENTS_PER_SUBJECT = 2
@@ -88,13 +90,18 @@ class JudgeStage:
         Raises EnvironmentFault where the issuer cannot be asked.
         """
         known: list[tuple[Decoded, Position]] = []
+        broken: list[Judged] = []
         with self.counts.stage("judge"):
             for each in decoded:
                 first = position_of(each, self.questions.topic_id)
-                new = self.questions.note(subjects(each.intent, first.partition))
+                asked = alone("judge", partial(subjects, each.intent, first.partition))
+                if isinstance(asked, Broken):
+                    broken.append(Judged(each, first, asked))
+                    continue
+                new = self.questions.note(asked)
                 (self._waiting if new else known).append((each, first))
                 self._waiting_keys += each.intent.action.key_count if new else 0
-        yield self._judge(known)
+        yield [*broken, *self._judge(known)]
         if self._worth_asking():
             yield self.finish()
 
@@ -109,7 +116,10 @@ class JudgeStage:
         self._judged += len(decoded)
         with self.counts.stage("judge"):
             facts, rules = self.questions.facts(self.now), self.rules
-            return [Judged(each, first, judge(each.intent, first, facts, rules)) for each, first in decoded]
+            return [
+                Judged(each, first, alone("judge", partial(judge, each.intent, first, facts, rules)))
+                for each, first in decoded
+            ]
 
     def _worth_asking(self) -> bool:
         """Return whether the question is full, or lets many intents go, so that the store works meanwhile.
@@ -146,7 +156,9 @@ def probes_under(allow: Allowed) -> dict[str, str]:
     return found
 
 
-def judge(intent: DeletionIntent, position: Position, facts: Facts, rules: Rules = Rules()) -> Judgement:
+def judge(
+    intent: DeletionIntent, position: Position, facts: Facts, rules: Rules = Rules()
+) -> Verdict | NotYet:
     """Return the verdict on an intent that stands at `position`, below the barrier's end offset."""
     refused = _refused(intent, rules)
     if refused is not None:

@@ -9,9 +9,10 @@ without its receipt. A crash in between replays the micro-batch, which writes ou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
@@ -19,6 +20,7 @@ from sexton.schemas.events import OutcomeKind
 from sexton.schemas.intents import MAX_INTENT_BYTES
 from sexton.schemas.outcomes import worst
 from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress
+from sexton.streaming_jobs.reaper.broken import INTERNAL, Broken, alone
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, position_of
 from sexton.streaming_jobs.reaper.deferred.delay_levels import level_of
@@ -66,38 +68,45 @@ class SettleStage:
     def rows(self, rejected: Iterable[Rejected], executed: Iterable[Executed]) -> list[Row]:
         """Return what is written back for every record, and count what each came to."""
         with self.counts.stage("settle"):
-            rows: list[Row] = []
-            for record in rejected:
-                self.counts.add(OutcomeKind.DEAD_LETTERED.value)
-                rows.append(self.rejected(record))
+            rows = [self._end(record) for record in rejected]
             for each in executed:
-                rows += self._rows_of(each)
+                rows += [self._end(_broken_record(each))] if each.broken else self._settled(each)
             return rows
 
-    def _rows_of(self, executed: Executed) -> list[Row]:
+    def _end(self, rejected: Rejected) -> Row:
+        self.counts.add(OutcomeKind.DEAD_LETTERED.value)
+        self.counts.internal += rejected.reason == INTERNAL
+        return self.rejected(rejected)
+
+    def _settled(self, executed: Executed) -> list[Row]:
+        found = alone("settle", partial(self._rows_of, executed))
+        if isinstance(found, Broken):
+            return [self._end(_broken_record(replace(executed, broken=found)))]
+        state, keys, rows = found
+        self.counts.settled(state, keys)
+        return rows
+
+    def _rows_of(self, executed: Executed) -> tuple[str, Mapping[str, int], list[Row]]:
+        """Return the state that an intent is in now, its keys by state, and what is written of it."""
         decoded, result, verdict = executed.judged.decoded, executed.result, executed.judged.judgement
-        keys = decoded.intent.action.key_count
+        assert not isinstance(verdict, Broken)
+        deferred = {records.DEFERRED: decoded.intent.action.key_count}
         if isinstance(verdict, NotYet):
-            self.counts.add(records.DEFERRED, keys)
-            return [self.waits(decoded, verdict)]
+            return records.DEFERRED, deferred, [self.waits(decoded, verdict)]
         if result is None:
             kind = UNTRIED[verdict.result]
-            self.counts.settled(kind.value, {kind.value: keys})
             if executed.begun_before:
                 verdict = replace(verdict, detail=f"{verdict.detail}; {_BEGUN_BEFORE}")
-            return [self.outcome(decoded, verdict, None)]
+            rows = [self.outcome(decoded, verdict, None)]
+            return kind.value, {kind.value: decoded.intent.action.key_count}, rows
         if result.continues:
-            self.counts.add(records.DEFERRED)
-            return [self.continues(decoded, result)]
+            return records.DEFERRED, {}, [self.continues(decoded, result)]
         if result.held is not None:
-            self.counts.add(records.DEFERRED, keys)
-            return [self.held(decoded, result)]
-        self.counts.settled(
-            kind_of(result).value, {kind.value: number for kind, number in result.counts.items()}
-        )
+            return records.DEFERRED, deferred, [self.held(decoded, result)]
         dead = self.dead_letter(decoded, result)
         outcome = self.outcome(decoded, verdict, result)
-        return [outcome] if dead is None else [dead, outcome]
+        by_kind = {kind.value: number for kind, number in result.counts.items()}
+        return kind_of(result).value, by_kind, [outcome] if dead is None else [dead, outcome]
 
     def outcome(self, decoded: Decoded, verdict: events.Verdict, result: Result | None) -> Row:
         """Return the outcome of an intent with its final outcome; `result` is None unless it was executed."""
@@ -251,6 +260,13 @@ class SettleStage:
     def _row(self, topic: str, event: events.Outcome | events.DeadLetter | events.DeferredIntent) -> Row:
         name = self.prefix + topic
         return Row(name, records.key(event), self.codec.encode(event, name), records.headers(event))
+
+
+def _broken_record(executed: Executed) -> Rejected:
+    """Return an intent for which a stage has failed as the record that it came in."""
+    decoded, broken = executed.judged.decoded, executed.broken
+    assert broken is not None
+    return Rejected(decoded.record, INTERNAL, broken.detail, decoded.intent, decoded.waited)
 
 
 def kind_of(result: Result) -> OutcomeKind:

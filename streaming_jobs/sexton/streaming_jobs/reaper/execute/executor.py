@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from sexton.storage import Deleter
 from sexton.streaming_jobs.reaper.execute.bucket import Bucket
@@ -63,7 +64,7 @@ class Executor:
         elif bucket.abilities is None:
             bucket.unstarted.append(execution)
         else:
-            execution.start(self.sender)
+            execution.attempt(partial(execution.start, self.sender), None)
         # Also for a bucket that waits for its probe: the answer may be among what has come back.
         self.sender.pump(bucket)
 
@@ -77,21 +78,24 @@ class Executor:
             while self.sender.later:
                 # Not before here: a later phase that overtakes an earlier one would leave a commit object
                 # that names data which is gone.
-                self.sender.later = [each for each in self.sender.later if each.proceed(self.sender)]
+                self.sender.later = [each for each in self.sender.later if self._proceed(each)]
                 self.sender.settle()
             # Prefixes last: a key that is also named has gone by then, under its own condition and phase.
             for execution in self.sender.last:
-                execution.proceed(self.sender)
+                self._proceed(execution)
             self.sender.drain()
             # After the last try: what is still held now gets its final outcome, and no request follows it.
             for execution in self._overdue:
-                execution.expire(self.deleter)
+                execution.attempt(partial(execution.expire, self.deleter), None)
         finally:
             self.sender.inbox.close()
 
     def result(self, execution: Execution) -> Result:
         """Return what became of an intent, after `finish`."""
         return execution.result(self.sender.request_ids)
+
+    def _proceed(self, execution: Execution) -> bool:
+        return execution.attempt(lambda: execution.proceed(self.sender), False)
 
     def failing(self) -> dict[str, str]:
         """Return the buckets whose circuit is open, with the reason."""

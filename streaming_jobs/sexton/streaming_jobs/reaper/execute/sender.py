@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from sexton.schemas.errors import EnvironmentFault
@@ -170,7 +171,7 @@ class Sender:
             self.replies.probed(bucket)
         waiting, bucket.unstarted = bucket.unstarted, []
         for execution in waiting:
-            execution.start(self)
+            execution.attempt(partial(execution.start, self), None)
         self._advance(bucket, flush=False)
 
     @staticmethod

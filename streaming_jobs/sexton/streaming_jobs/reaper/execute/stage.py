@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 from sexton.schemas.events import OutcomeKind, Verdict, VerdictResult
 from sexton.storage import StoreSettings, open_deleter
@@ -16,6 +17,7 @@ from sexton.storage.wire import open_to_all
 from sexton.streaming_jobs.budget import NoBudget, open_budget
 from sexton.streaming_jobs.reaper import clients
 from sexton.streaming_jobs.reaper.actions.registry import ROOMS as ACTIONS
+from sexton.streaming_jobs.reaper.broken import Broken, alone
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.execute.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute.execution import Execution
@@ -36,11 +38,13 @@ class Executed:
     """An intent at the end of the stage; `result` is None where nothing of it was ever sent, as far as known.
 
     `begun_before`: an earlier attempt may have sent it, and what became of its keys then is not known.
+    `broken`: a stage failed for it.
     """
 
     judged: Judged
     result: Result | None = None
     begun_before: bool = False
+    broken: Broken | None = None
 
 
 @dataclass(slots=True)
@@ -52,14 +56,14 @@ class ExecuteStage:
     now: datetime
     counts: Counts
     retried: bool = False
-    _taken: list[tuple[Judged, Execution | None]] = field(default_factory=list)
+    _taken: list[tuple[Judged, Execution | Broken | None]] = field(default_factory=list)
 
     def take(self, judged: Iterable[Judged]) -> None:
         """Begin what passed; raises EnvironmentFault."""
         with self.counts.stage("execute"):
             for each in judged:
-                execution = self._begin(each) if each.passed else None
-                self._taken.append((each, execution))
+                begun = alone("execute", partial(self._begin, each)) if each.passed else None
+                self._taken.append((each, begun))
 
     def finish(self) -> list[Executed]:
         """Return what became of all, once every request is acknowledged.
@@ -89,10 +93,19 @@ class ExecuteStage:
         self.executor.add(execution)
         return execution
 
-    def _executed(self, judged: Judged, execution: Execution | None) -> Executed:
+    def _executed(self, judged: Judged, execution: Execution | Broken | None) -> Executed:
+        if isinstance(execution, Broken):
+            return Executed(judged, broken=execution)
         if execution is not None:
-            return Executed(judged, self.executor.result(execution))
+            result = execution.attempt(partial(self.executor.result, execution), None)
+            return Executed(judged, result, broken=execution.broken)
+        found = alone("execute", partial(self._not_executed, judged))
+        return Executed(judged, broken=found) if isinstance(found, Broken) else found
+
+    def _not_executed(self, judged: Judged) -> Executed:
         decoded, verdict = judged.decoded, judged.judgement
+        if isinstance(verdict, Broken):
+            return Executed(judged, broken=verdict)
         if not isinstance(verdict, Verdict):
             return Executed(judged)
         if (waited := decoded.waited) and (decoded.before or waited.gone or waited.effect_unknown):
