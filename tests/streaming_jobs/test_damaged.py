@@ -12,7 +12,8 @@ from tests.support.intents import promised
 from tests.support.s3_recorder import S3Recorder
 
 from sexton.streaming_jobs.reaper.dry_run import dry_run
-from sexton.streaming_jobs.reaper.recovery.checkpoint import CheckpointRefused, check_log_file
+from sexton.streaming_jobs.reaper.recovery.binding import CheckpointRefused
+from sexton.streaming_jobs.reaper.recovery.checkpoint import check_log_file
 
 DAMAGED: list[tuple[str, str | None, bool]] = [
     ("metadata", None, False),

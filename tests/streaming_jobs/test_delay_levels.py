@@ -13,7 +13,7 @@ from sexton.streaming_jobs.reaper.deferred.delay_levels import level_of, levels
 from sexton.streaming_jobs.reaper.deferred.delay_queue import Place, due_ranges, parse_waiting, waiting_text
 from sexton.streaming_jobs.reaper.deferred.pending import Origin, Pending
 from sexton.streaming_jobs.reaper.held import HeldBuckets
-from sexton.streaming_jobs.reaper.recovery.checkpoint import CheckpointRefused
+from sexton.streaming_jobs.reaper.recovery.binding import CheckpointRefused
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 DELAYS = (5.0, 30.0, 180.0)

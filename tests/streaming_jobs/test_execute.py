@@ -32,8 +32,8 @@ from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.actions.delete_prefix.execution import PrefixExecution
 from sexton.streaming_jobs.reaper.execute.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute.execution import Execution
+from sexton.streaming_jobs.reaper.execute.executor import Executor, Limits
 from sexton.streaming_jobs.reaper.execute.items import key_of
-from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
 from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 
 

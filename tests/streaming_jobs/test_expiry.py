@@ -13,8 +13,8 @@ from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition
 from sexton.storage import BatchDeleter, Delete
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.actions.delete_objects.execution import ObjectsExecution
+from sexton.streaming_jobs.reaper.execute.executor import Executor, Limits
 from sexton.streaming_jobs.reaper.execute.result import Result
-from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
 from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 
 

@@ -1,7 +1,8 @@
-"""Records of every kind in one topic: each is worked on or dead-lettered by itself."""
+"""Records of every kind in one topic: each is processed or dead-lettered by itself."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +10,16 @@ from confluent_kafka import Producer
 from tests.support.chain import Chain
 from tests.support.intents import PROMISE
 from tests.support.registry import SchemaRegistry
-from tests.support.versions import body, confluent, newer, with_field, with_guard, with_mode
+from tests.support.versions import (
+    body,
+    canonical,
+    confluent,
+    newer,
+    with_field,
+    with_guard,
+    with_mode,
+    without_logical_types,
+)
 
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec, schema_of
@@ -118,6 +128,34 @@ def test_f_3_versions_and_framings_mixed_in_one_batch(chain: Chain, store: Objec
     assert [letter.raw_value for letter in letters] == [values[1], values[3], values[5], values[6]]
     assert [x.reason for x in letters] == ["unframed", "unknown-schema", "malformed", "malformed"]
     assert left(store, chain) == ["unknown"]
+
+
+def test_p_1_a_registry_that_keeps_our_schemas_in_canonical_form(chain: Chain, store: ObjectStore) -> None:
+    """P-1: an instant is read as ours; a number where one should be, by another schema, is a dead letter."""
+    put(store, chain, "ours", "number", "beside")
+    past = events.NotBeforeGuard(datetime.now(UTC) - timedelta(days=1))
+    ours, number = (chain.intent("t", None, [name], guards=(*PROMISE, past)) for name in ("ours", "number"))
+    with SchemaRegistry() as registry:
+        text = schema_of(events.DeletionIntent).text
+        own_id = registry.add("any-value", canonical(text))
+        bare = newer(with_field, without_logical_types)
+        bare_id = registry.add("bare-value", bare)
+        beside = promised(chain, "beside")
+        values = [
+            confluent(own_id, body(text, ours)),
+            confluent(bare_id, body(newer(with_field), number, priority=7)),
+            chain.codec.encode(beside),
+        ]
+        chain.produce(*values, partition=0)
+
+        chain.reap(schema_registry_url=registry.url)
+
+        chain.codec = Codec(Registry(registry.url))
+        assert chain.words() == {intent.intent_id: "deleted" for intent in (ours, beside)}
+        (letter,) = chain.dead_letters()
+    assert (letter.raw_value, letter.reason) == (values[1], "malformed")
+    assert "expected datetime, not int" in letter.detail
+    assert left(store, chain) == ["number"]
 
 
 def test_f_5_a_symbol_from_a_newer_writer_is_named_in_its_dead_letter(

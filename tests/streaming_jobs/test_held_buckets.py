@@ -43,7 +43,7 @@ def test_x_16_a_later_phase_waits_for_its_bucket() -> None:
 def test_x_13_what_a_job_brings_back_to_a_closed_bucket_is_held(item: Item) -> None:
     """X-13: it is not tried again, waits for the bucket's reason, and may be gone as it may have before."""
     replies, bucket = Replies(), Bucket("b", bypass=False)
-    replies.open_circuit(bucket, ItemOutcome(None, "NoSuchBucket"))
+    bucket.open_circuit(ItemOutcome(None, "NoSuchBucket"))
     cut = ItemOutcome(None, "ReadTimeout", unknown=True)
 
     if isinstance(item, EraseAll):
@@ -52,7 +52,8 @@ def test_x_13_what_a_job_brings_back_to_a_closed_bucket_is_held(item: Item) -> N
         replies.verified(bucket, {"a": cut}, {"a": Verification(Presence.PRESENT)})
 
     assert bucket.idle
-    assert (bucket.outcomes[item].reason, bucket.outcomes[item].unknown) == ("NoSuchBucket", True)
+    outcome = bucket.keys.entries[item].outcome
+    assert (outcome.reason, outcome.unknown) == ("NoSuchBucket", True)
 
 
 @pytest.mark.parametrize("others", [True, False], ids=["beside another", "alone"])

@@ -10,7 +10,7 @@ from sexton.schemas.events import DeleteObjects
 from sexton.storage import BatchDeleter
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.actions.delete_objects.execution import ObjectsExecution
-from sexton.streaming_jobs.reaper.execute.stage import Executor
+from sexton.streaming_jobs.reaper.execute.executor import Executor
 
 
 def test_a_refusal_from_before_the_probe_is_put_off_whenever_it_comes(

@@ -16,7 +16,7 @@ from sexton.schemas.settings import load
 from sexton.streaming_jobs.reaper.deferred.delay_queue import Place, begun_text
 from sexton.streaming_jobs.reaper.recovery import receipts
 from sexton.streaming_jobs.reaper.recovery.attempts import Replayed, SentBefore
-from sexton.streaming_jobs.reaper.recovery.checkpoint import Binding
+from sexton.streaming_jobs.reaper.recovery.binding import Binding
 from sexton.streaming_jobs.reaper.recovery.receipts import sent_before, waited_before
 
 SETTINGS = load({})

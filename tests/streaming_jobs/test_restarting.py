@@ -20,7 +20,8 @@ from tests.support.topics import cut, recreate
 
 from sexton.schemas import events, records
 from sexton.schemas.errors import SextonError
-from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint, CheckpointRefused
+from sexton.streaming_jobs.reaper.recovery.binding import CheckpointRefused
+from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 

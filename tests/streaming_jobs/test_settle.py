@@ -13,10 +13,11 @@ from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.events import OutcomeKind
 from sexton.schemas.intents import MAX_INTENT_BYTES
+from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected
 from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome
 from sexton.streaming_jobs.reaper.execute.result import Result
-from sexton.streaming_jobs.reaper.settle import Settler, kind_of
+from sexton.streaming_jobs.reaper.settle import SettleStage, kind_of
 
 DENIED = ("a", ItemOutcome(OutcomeKind.DEAD_LETTERED, "AccessDenied", "no right"))
 UNSENT = [
@@ -28,13 +29,13 @@ CODEC = Codec()
 ACTION = events.DeleteObjects("bucket", [["a"], ["x", "y", "z"]])
 INTENT = events.DeletionIntent("i", "t", NOW, "e", (events.PromiseGuard("op"),), ACTION)
 DECODED = Decoded(Record(0, 0, 0, b"t", CODEC.encode(INTENT)), INTENT)
-SETTLER = Settler(CODEC, "sexton.", "id", "", (5.0, 30.0, 180.0, 900.0, 3600.0), NOW)
+STAGE = SettleStage(CODEC, "sexton.", "id", "", (5.0, 30.0, 180.0, 900.0, 3600.0), NOW, Counts())
 
 
 @pytest.mark.parametrize("unsent", [0, 1, 3])
 def test_a_dead_letter_tells_the_cause_however_many_keys_were_never_sent(unsent: int) -> None:
     """Keys of later phases are named, under the reason of the key that stood in their way."""
-    row = SETTLER.dead_letter(DECODED, Result(named=[*UNSENT[:unsent], DENIED]))
+    row = STAGE.dead_letter(DECODED, Result(named=[*UNSENT[:unsent], DENIED]))
 
     assert row is not None
     letter = CODEC.decode(row.value, events.DeadLetter)
@@ -45,7 +46,7 @@ def test_a_dead_letter_tells_the_cause_however_many_keys_were_never_sent(unsent:
 @pytest.mark.parametrize("size", [100, 2 * MAX_INTENT_BYTES, 2 * MAX_INTENT_BYTES + 1])
 def test_f_2_a_dead_letter_of_what_is_far_too_large_can_be_written(size: int) -> None:
     """F-2: the raw bytes are kept whole as long as they fit into the topic, else their beginning."""
-    row = SETTLER.rejected(Rejected(Record(0, 7, 0, b"", bytes(size)), "too-large", "reported"))
+    row = STAGE.rejected(Rejected(Record(0, 7, 0, b"", bytes(size)), "too-large", "reported"))
     letter = CODEC.decode(row.value, events.DeadLetter)
 
     assert letter.raw_value is not None
@@ -68,7 +69,7 @@ def test_an_intent_has_the_word_of_its_worst_key(worse: str, better: str) -> Non
 def exceptions(*named: tuple[str, ItemOutcome], **counts: int) -> list[tuple[str, str, str]]:
     """What an outcome says of single keys, where these keys met something."""
     words = {OutcomeKind(kind): number for kind, number in counts.items()}
-    row = SETTLER.outcome(DECODED, PASS, Result(Counter(words), list(named)))
+    row = STAGE.outcome(DECODED, PASS, Result(Counter(words), list(named)))
     found = CODEC.decode(row.value, events.Outcome).exceptions
     return [(each.key, each.outcome.value, each.detail) for each in found]
 
@@ -110,7 +111,7 @@ def test_what_is_held_grows_old_from_the_first_time_unless_its_bucket_is_only_sl
     if not isinstance(since, str):
         first = events.Position("id", 0, 0)
         waited = events.DeferredIntent(first, NOW, "r", "", 3, None, None, b"", waiting_since=since)
-    row = SETTLER.held(replace(DECODED, waited=waited), Result(held=ItemOutcome(None, reason)))
+    row = STAGE.held(replace(DECODED, waited=waited), Result(held=ItemOutcome(None, reason)))
 
     copy = CODEC.decode(row.value, events.DeferredIntent)
     slow, old = reason == "slow-bucket", since == EARLIER

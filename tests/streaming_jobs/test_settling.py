@@ -38,7 +38,7 @@ from sexton.schemas.events import (
 )
 from sexton.schemas.windows import Window
 from sexton.storage import Delete, Versioning
-from sexton.streaming_jobs.reaper.deferred.pending import Twins
+from sexton.streaming_jobs.reaper.deferred.pending import Duplicates
 from sexton.streaming_jobs.reaper.judge import Rules
 from sexton.streaming_jobs.reaper.recovery.attempts import Replayed, SentBefore
 
@@ -136,7 +136,7 @@ def test_a_refusal_of_what_was_begun_before_says_so(below: int) -> None:
         (copied(KEYS, effect_unknown=True), {}, True),
         (copied(KEYS, effect_unknown=True, keys=KeyProgress([], [], None, [])), {}, False),
         (copied(KEYS, effect_unknown=True, keys=KeyProgress([], [0, 2], None, [])), {}, True),
-        (copied(KEYS), {"twins": Twins(kept={0: frozenset([COPY_OFFSET])})}, True),
+        (copied(KEYS), {"duplicates": Duplicates(kept={0: frozenset([COPY_OFFSET])})}, True),
     ],
     ids=[
         "begun before",
@@ -186,7 +186,7 @@ def test_of_two_copies_of_an_intent_one_is_left_alone() -> None:
     """The later one has the one outcome: nothing is sent for this one, or written of it."""
     store = Store()
 
-    assert written(store, copied(KEYS), twins=Twins(dropped={0: frozenset([COPY_OFFSET])})) == []
+    assert written(store, copied(KEYS), duplicates=Duplicates(dropped={0: frozenset([COPY_OFFSET])})) == []
     assert store.sent == []
 
 

@@ -30,13 +30,8 @@ from sexton.storage import ObjectStore
 from sexton.streaming_jobs.reaper.batch import MicroBatches
 from sexton.streaming_jobs.reaper.dry_run import about, line_of, summed
 from sexton.streaming_jobs.reaper.progress import Progress
-from sexton.streaming_jobs.reaper.recovery.checkpoint import (
-    Binding,
-    Checkpoint,
-    CheckpointRefused,
-    check_binding,
-    parse_offsets,
-)
+from sexton.streaming_jobs.reaper.recovery.binding import Binding, CheckpointRefused, check_binding
+from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint, parse_offsets
 
 real = pytest.mark.real
 spark_ = pytest.mark.spark

@@ -11,10 +11,8 @@ from sexton.issuer.client import Subject, Validation
 from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import EnvironmentFault
-from sexton.schemas.settings import load
 from sexton.streaming_jobs.reaper.decode import Record
-from sexton.streaming_jobs.reaper.plan import TaskPlan
-from sexton.streaming_jobs.reaper.work import pieces, settle, take
+from sexton.streaming_jobs.reaper.work import Work, pieces, settle, take
 
 
 def records(count: int, tenants: int, names: int = 1) -> list[Record]:
@@ -52,24 +50,22 @@ def test_only_what_lies_below_the_barrier_is_judged() -> None:
     intent = records(1, 1)[0].value
     assert intent is not None
 
-    def of_intents(partition: int, offset: int) -> tuple[TaskPlan, Record]:
-        return TaskPlan(load({}), TOPIC_ID, 7, (3, 2)), Record(partition, offset, 0, None, intent)
+    def of_intents(partition: int, offset: int) -> tuple[Work, Record]:
+        return work_of(Issuer(), ends=(3, 2)), Record(partition, offset, 0, None, intent)
 
-    def of_copies(partition: int, offset: int) -> tuple[TaskPlan, Record]:
+    def of_copies(partition: int, offset: int) -> tuple[Work, Record]:
         first = events.Position(TOPIC_ID, partition, offset)
         copy = events.DeferredIntent(first, NOW, "held", "", 1, None, None, intent)
-        plan = TaskPlan(load({}), TOPIC_ID, 7, (3, 2), topic="deferred", deferred_topic_id="d" * 22)
-        return plan, Record(0, 10**6, 0, None, Codec().encode(copy))
+        work = work_of(Issuer(), ends=(3, 2), topic="deferred", deferred_topic_id="d" * 22)
+        return work, Record(0, 10**6, 0, None, Codec().encode(copy))
 
     for made in (of_intents, of_copies):
         for partition, offset in ((0, 2), (1, 1)):
-            work = work_of(Issuer())
-            work.plan, record = made(partition, offset)
+            work, record = made(partition, offset)
             take(work, [record])
             assert len(settle(work)) == 1
         for partition, offset in ((0, 3), (1, 2), (1, 9), (2, 0)):
-            work = work_of(Issuer())
-            work.plan, record = made(partition, offset)
+            work, record = made(partition, offset)
             with pytest.raises(EnvironmentFault, match=f"partition={partition} offset={offset}"):
                 take(work, [record])
 
@@ -96,7 +92,7 @@ def test_only_windows_of_this_topic_as_of_the_barrier_judge() -> None:
     with pytest.raises(EnvironmentFault, match="another intents topic: ooo"):
         settle(work)
 
-    assert issuer.at_least == [work.plan.log_offset]
+    assert issuer.at_least == [work.execute.plan.log_offset]
 
 
 def test_the_first_question_goes_once_it_keeps_the_store_busy() -> None:

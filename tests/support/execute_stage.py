@@ -27,8 +27,8 @@ from sexton.storage.wire import RawReply
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.actions.delete_objects.execution import ObjectsExecution
 from sexton.streaming_jobs.reaper.execute.execution import Execution
+from sexton.streaming_jobs.reaper.execute.executor import Executor, Limits
 from sexton.streaming_jobs.reaper.execute.result import Result
-from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
 
 Answer = Callable[[int, str, str | Delete], KeyState | None]
 

@@ -13,13 +13,15 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.settings import load
 from sexton.schemas.windows import Window
 from sexton.streaming_jobs.budget import NoBudget
-from sexton.streaming_jobs.reaper.decode import Record
+from sexton.streaming_jobs.reaper.counts import Counts
+from sexton.streaming_jobs.reaper.decode import DecodeStage, Record
 from sexton.streaming_jobs.reaper.execute.dry_store import DryStore
-from sexton.streaming_jobs.reaper.execute.stage import Executor, Limits
+from sexton.streaming_jobs.reaper.execute.executor import Executor, Limits
+from sexton.streaming_jobs.reaper.execute.stage import ExecuteStage
 from sexton.streaming_jobs.reaper.guards.asking import Questions
-from sexton.streaming_jobs.reaper.judge import Rules
+from sexton.streaming_jobs.reaper.judge import JudgeStage, Rules
 from sexton.streaming_jobs.reaper.plan import TaskPlan
-from sexton.streaming_jobs.reaper.settle import Settler
+from sexton.streaming_jobs.reaper.settle import SettleStage
 from sexton.streaming_jobs.reaper.work import Work, settle, take
 
 TOPIC_ID, DEFERRED_ID = "t" * 22, "d" * 22
@@ -48,7 +50,13 @@ class Issuer:
 
 
 def work_of(
-    issuer: Any, store: Store | None = None, *, rules: Rules | None = None, slices: int = 1000, **plan: Any
+    issuer: Any,
+    store: Store | None = None,
+    *,
+    rules: Rules | None = None,
+    slices: int = 1000,
+    retried: bool = False,
+    **plan: Any,
 ) -> Work:
     """A task's work on a store, else one that sends nothing; `slices` bounds the objects of a prefix."""
     given = TaskPlan(
@@ -58,9 +66,15 @@ def work_of(
     if store is not None:
         limits = Limits(failure_threshold_s=2.0, prefix_objects=slices)
         executor = Executor(store, NoBudget(), limits, clock=Clock(), jitter=lambda: 0.0)
-    settler = Settler(_CODEC, "", TOPIC_ID, given.deferred_topic_id, (0.0,), NOW)
+    counts = Counts()
     questions = Questions(issuer, TOPIC_ID, given.log_offset)
-    return Work(given, _CODEC, questions, executor, settler, rules or Rules(), NOW)
+    return Work(
+        DecodeStage(_CODEC, given, counts),
+        JudgeStage(questions, rules or Rules(), NOW, counts),
+        ExecuteStage(executor, given, NOW, counts, retried),
+        SettleStage(_CODEC, "", TOPIC_ID, given.deferred_topic_id, (0.0,), NOW, counts),
+        counts,
+    )
 
 
 def promised(action: events.Action, *guards: events.Guard) -> bytes:
@@ -91,7 +105,6 @@ def written(
     given: bytes | events.DeferredIntent,
     *,
     issuer: Issuer | None = None,
-    retried: bool = False,
     **work: Any,
 ) -> list[Any]:
     """What is written back of an intent, at `FIRST`, or of a copy, from the delay queue."""
@@ -102,6 +115,5 @@ def written(
     else:
         task = work_of(issuer or Issuer(), store, **work)
         record = Record(0, FIRST.offset, 0, b"tenant", given)
-    task.retried = retried
     take(task, [record])
     return [_CODEC.decode(row.value, _TYPES[row.topic]) for row in settle(task)]

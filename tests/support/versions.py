@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import fastavro
+from fastavro.schema import to_parsing_canonical_form
 
 from sexton.schemas import events
 from sexton.schemas.codec import Schema, schema_of
@@ -16,12 +17,16 @@ from sexton.schemas.forms import to_avro
 __all__ = [
     "FixedSource",
     "body",
+    "canonical",
     "confluent",
     "newer",
     "with_condition",
     "with_field",
     "with_guard",
+    "with_identifier",
     "with_mode",
+    "with_time_of_day",
+    "without_logical_types",
 ]
 
 
@@ -46,12 +51,41 @@ class FixedSource:
         return len(self._texts)
 
 
-def newer(change: Callable[[dict[str, Any]], None]) -> str:
+def newer(*changes: Callable[[dict[str, Any]], None]) -> str:
     """Return the intent's schema as the next version, changed."""
     raw = json.loads(schema_of(events.DeletionIntent).text)
     raw["version"] += 1
-    change(raw)
+    for change in changes:
+        change(raw)
     return json.dumps(raw)
+
+
+def canonical(text: str) -> str:
+    """Return a schema as some registries keep it: in canonical form: no logical types, no defaults."""
+    return to_parsing_canonical_form(json.loads(text))
+
+
+def without_logical_types(raw: Any) -> None:
+    """Leave out what tells an instant from a number."""
+    if isinstance(raw, dict):
+        raw.pop("logicalType", None)
+        for value in raw.values():
+            without_logical_types(value)
+    elif isinstance(raw, list):
+        for value in raw:
+            without_logical_types(value)
+
+
+def with_identifier(raw: dict[str, Any]) -> None:
+    """Read the intent's id as a UUID."""
+    raw["fields"][0]["type"] = {"type": "string", "logicalType": "uuid"}
+
+
+def with_time_of_day(raw: dict[str, Any]) -> None:
+    """Read the generation of a guard as a time of day."""
+    guards = next(field for field in raw["fields"] if field["name"] == "guards")
+    generation = guards["type"]["items"][0]["fields"][1]
+    generation["type"] = {"type": "long", "logicalType": "time-micros"}
 
 
 def with_field(raw: dict[str, Any]) -> None:

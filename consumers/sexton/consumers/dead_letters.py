@@ -74,7 +74,7 @@ class Letter:
         """Return how many keys failed; None where nobody knows."""
         if self.event.keys:
             return len(self.event.keys)
-        return None if self.intent is None else len(self.intent.action.keys) or None
+        return None if self.intent is None else self.intent.action.key_count or None
 
     @property
     def source(self) -> events.ReplayOf:

@@ -75,7 +75,7 @@ class NotAllReplayed(SextonError):
 
 @app.callback()
 def _noun() -> None:
-    """Dead letters: records and keys that could not be worked on. Look, mend, send again."""
+    """Dead letters: records and keys that could not be processed. Look, mend, send again."""
 
 
 @app.command("list", epilog=_LIST, short_help="print the dead letters, one a line")

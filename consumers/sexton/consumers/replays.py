@@ -73,7 +73,7 @@ class Step:
     @property
     def keys(self) -> int | None:
         """Return how many keys would be named again; None where nobody knows."""
-        return (len(self.intent.action.keys) or None) if self.intent else self.letter.keys
+        return (self.intent.action.key_count or None) if self.intent else self.letter.keys
 
 
 def restrict(intent: events.DeletionIntent, keys: Sequence[str]) -> events.DeletionIntent | None:

@@ -66,7 +66,7 @@ NOUNS = (
         "dead-letters",
         "sexton.consumers.dead_letters_commands:app",
         "consumers",
-        "what could not be worked on",
+        "what could not be processed",
         ("list", "show", "replay"),
     ),
     Noun("config", "sexton.deploy.config_commands:app", "consumers", "the settings in force", ("show",)),

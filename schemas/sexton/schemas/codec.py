@@ -167,7 +167,7 @@ class Codec:
     def decode_first(self, data: bytes | None, *expected: type[_Event]) -> tuple[_Event, int]:
         """Return the event at the start of `data`, and how many bytes are left after it.
 
-        For people who look at a dead letter; what is worked on is read by `decode`. Raises what it raises.
+        For people who look at a dead letter; what is processed is read by `decode`. Raises what it raises.
         """
         writer, start = self._writer(data)
         cls = _CLASSES.get(writer.name)
@@ -195,6 +195,8 @@ class Codec:
             if ours and writer.header != reader.header:
                 plain = _defaults(cls) | cast(Any, plain)
             event = from_avro(cls, cast(Any, plain))
+            if not ours:
+                _check_types(event, reader)
         except Exception as error:
             # fastavro raises whatever the bytes led it to; each is the same fact: not this record.
             why = _unknown_branch(writer, reader, cast(bytes, data), start)
@@ -222,8 +224,20 @@ class Codec:
             text = self._registry.schema(schema_id)
             if text is None:
                 raise UndecodableRecord("unknown-schema", f"the registry has no schema id: {schema_id}")
-            self._by_id[schema_id] = Schema.parse(text)
+            found = Schema.parse(text)
+            # A registry may keep our schema in canonical form, without what tells an instant from a number.
+            # By its fingerprint it is ours, and is read as ours.
+            self._by_id[schema_id] = _BY_HEADER.get(found.header, found)
         return self._by_id[schema_id]
+
+
+def _check_types(event: Any, reader: Schema) -> None:
+    """Raise what a writer raises for a value of another type than the reader's schema has.
+
+    A writer's schema may lack a logical type, or have another one: then what Avro reads is a number where an
+    instant should be, or an identifier that is no text, and everything behind would stumble over it.
+    """
+    fastavro.schemaless_writer(io.BytesIO(), reader.parsed, to_avro(event), strict=True)
 
 
 def _unknown_part(writer: Schema, reader: Schema) -> str | None:

@@ -193,7 +193,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not be worked on, with its raw bytes and where it stood."""
+    """A record that could not be processed, with its raw bytes and where it stood."""
 
     topic: str
     position: Position

@@ -1,4 +1,4 @@
-"""How every program of Sexton tells an error: the message, then the hint, on stderr."""
+"""How every program of Sexton reports an error: the message, then the hint, on stderr."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _KEPT = "\n\t"
 
 
 def report_error(error: SextonError) -> int:
-    """Tell an error of ours; returns its exit code."""
+    """Report an error of ours; returns its exit code."""
     report(str(error), error.hint)
     return error.exit_code
 
 
 def report(message: str, hint: str | None) -> None:
-    """Tell what went wrong, without secrets and without characters that move a terminal's cursor."""
+    """Report what went wrong, without secrets and without characters that move a terminal's cursor."""
     print(f"error: {printable(masked(message), allowed=_KEPT)}", file=sys.stderr)
     if hint:
         print(f"\nhint: {hint}", file=sys.stderr)

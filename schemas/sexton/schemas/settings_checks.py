@@ -40,7 +40,7 @@ _NEEDED = {
 def check_url(name: str, value: str) -> str:
     """Return the URL that the setting `name` was given; raises ValueError, which says how one looks.
 
-    The value itself is not told: it may hold a password.
+    The value itself is not shown: it may hold a password.
     """
     schemes, example = _SCHEMES[name]
     for url in value.split(",") if name == "schema_registry_url" else [value]:

@@ -18,7 +18,7 @@ from sexton.storage.calls import (
     VersionSlice,
 )
 from sexton.storage.deleter import READY, BatchDeleter, open_deleter
-from sexton.storage.erasing import ErasedSlice, erase_slice
+from sexton.storage.erasing import ErasedSlice, NewestLast, erase_slice
 from sexton.storage.errors import HINTS, InvalidBatch, NoReply, StoreRefused
 from sexton.storage.errors_table import TABLE, Row, Scope, table_markdown
 from sexton.storage.interface import Deleter
@@ -53,6 +53,7 @@ __all__ = [
     "Kind",
     "Listed",
     "ListedVersion",
+    "NewestLast",
     "NoReply",
     "ObjectInfo",
     "ObjectStore",

@@ -46,7 +46,7 @@ class Aliasing:
     (in UTF-8, joined by U+0000) could be: quick, and true too often rather than too seldom. A `strict` kind
     is known to be folded by stores in use: unless it was seen to be kept apart, it is not sent. The others
     are refused where they were seen to be folded; and, but for `common` ones, while nobody has looked and the
-    caller is wary. What `xml` is False for never stands in a batch.
+    caller is strict. What `xml` is False for never stands in a batch.
     """
 
     name: str
@@ -158,7 +158,7 @@ class Abilities:
     apart from their siblings, `batch_aliases` and `single_aliases` those where the sibling went.
     `refuses_1001` says that a batch of more than 1,000 keys was refused, `keeps_folders` that deleting `k`
     leaves the object `k/`: where it does not, that one is verified first. `why_unknown` says what could not
-    be tried. Who is `wary` trusts no odd aliasing that was not seen to be kept.
+    be tried. Who is `strict` trusts no odd aliasing that was not seen to be kept.
     """
 
     bucket: str

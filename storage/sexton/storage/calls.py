@@ -35,7 +35,7 @@ _MANGLED = re.compile("[\n\ufffd]")
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What the store tells about an object that is there; `version_id` is empty on unversioned buckets."""
+    """What the store says about an object that is there; `version_id` is empty on unversioned buckets."""
 
     etag: str
     size: int

@@ -1,6 +1,6 @@
 """DeleteObjects, the hot path: hand-built bodies, signed and sent once, replies accounted for key by key.
 
-`delete_all` tells the state of every key and decides nothing about repeating: what failed, or may have
+`delete_all` returns the state of every key and decides nothing about repeating: what failed, or may have
 failed, is the caller's.
 """
 
@@ -33,7 +33,7 @@ from sexton.storage.wire import Wire
 __all__ = ["READY", "BatchDeleter", "open_deleter"]
 
 _log = logging.getLogger("sexton.storage")
-_HEADS = 8  # looks at folder objects under way at a time
+_HEADS = 8  # HEADs of folder objects under way at a time
 _ASK_AGAIN_S = 60.0  # what a bucket says of itself is accepted so long
 
 READY = 2
@@ -62,7 +62,7 @@ class BatchDeleter:
     def delete_all(
         self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
     ) -> Future[BatchResult]:
-        """Delete 1 to 1000 objects of a bucket, each told about by its index; a `str` is a plain key.
+        """Delete 1 to 1000 objects of a bucket, each reported by its index; a `str` is a plain key.
 
         What a batch can carry goes in one DeleteObjects, the rest by DeleteObject; what the store would
         fold, or whose condition it would not check, is not sent (state `refused`). Waits while as many

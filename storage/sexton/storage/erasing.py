@@ -1,21 +1,48 @@
-"""Erasing all versions: list them, delete each by its id, markers too, in slices that hold nothing up.
-
-The newest version of a key goes after all its older ones: were it gone first, an older one would come to
-light.
-"""
+"""Erasing all versions: list them, delete each by its id, markers too, in slices that hold nothing up."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from sexton.storage.calls import ListedVersion, VersionMark
 from sexton.storage.interface import Deleter
 from sexton.storage.states import Delete, KeyState, Kind
 
-__all__ = ["ErasedSlice", "erase_slice"]
+__all__ = ["ErasedSlice", "NewestLast", "erase_slice"]
 
 _SLICE = 1000
+
+
+@dataclass(slots=True)
+class NewestLast:
+    """The order in which listed versions go, slice after slice: the newest of a key after its older ones.
+
+    Were it gone first, and an older one not (it is locked, or the step fails), that would be the newest: an
+    object that nobody sees any more would come to light. `erase` deletes versions and returns the keys of
+    those that stay. Where the older ones of a slice's last key may stand in the next slice, its newest is
+    `carried` over to that; who stops between two slices lists it again.
+    """
+
+    erase: Callable[[Sequence[ListedVersion]], Collection[str]]
+    carried: ListedVersion | None = None
+    _stuck: str | None = None
+
+    def take(self, versions: Sequence[ListedVersion], last: str | None) -> int:
+        """Erase a slice; `last` is its last key unless the listing is at its end.
+
+        Returns how many newest versions were kept, as older ones of their key stay.
+        """
+        older = [version for version in versions if not version.is_latest]
+        newest = [version for version in versions if version.is_latest]
+        if self.carried is not None:
+            newest.insert(0, self.carried)
+        staying = {*self.erase(older), self._stuck}
+        self._stuck = last if last in staying else None
+        free = [version for version in newest if version.key not in staying]
+        self.carried = next((version for version in free if version.key == last), None)
+        self.erase([version for version in free if version.key != last])
+        return len(newest) - len(free)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +85,23 @@ def erase_slice(
         page = calls.version_slice(bucket, prefix, after, limit)
     if exactly and not page.encoded:
         return ErasedSlice(0, 0, 0, 0, (), None, exact=False)
-    older = [version for version in page.versions if not version.is_latest]
-    newest = [version for version in page.versions if version.is_latest]
-    states = _erase(deleter, bucket, older, bypass_governance)
-    # A newest version stays while an older one does, or may: else the older one would be the newest.
-    staying = {version.key for version, state in states if state.kind is not Kind.ABSENT}
-    if page.after is not None and page.versions:
-        staying.add(page.versions[-1].key)
-    due = [version for version in newest if version.key not in staying]
-    states += _erase(deleter, bucket, due, bypass_governance)
-    failed = {(version.key, version.version_id) for version, _ in states}
-    gone = [version for version in older + due if (version.key, version.version_id) not in failed]
+    states: list[tuple[ListedVersion, KeyState]] = []
+    gone: list[ListedVersion] = []
+
+    def erase(versions: Sequence[ListedVersion]) -> Collection[str]:
+        met = _erase(deleter, bucket, versions, bypass_governance)
+        states.extend((versions[index], state) for index, state in met.items())
+        gone.extend(version for index, version in enumerate(versions) if index not in met)
+        return {versions[index].key for index, state in met.items() if state.kind is not Kind.ABSENT}
+
+    order = NewestLast(erase)
+    more = page.after is not None and page.versions
+    kept = order.take(page.versions, page.versions[-1].key if more else None)
     return ErasedSlice(
         len(page.versions),
         len(gone),
         sum(version.is_marker for version in gone),
-        len(newest) - len(due),
+        kept + (order.carried is not None),
         tuple(states),
         page.after,
         page.encoded,
@@ -82,9 +110,9 @@ def erase_slice(
 
 def _erase(
     deleter: Deleter, bucket: str, versions: Sequence[ListedVersion], bypass_governance: bool
-) -> list[tuple[ListedVersion, KeyState]]:
+) -> dict[int, KeyState]:
     if not versions:
-        return []
+        return {}
     items = [Delete(version.key, version_id=version.version_id) for version in versions]
     result = deleter.delete_all(bucket, items, bypass_governance=bypass_governance).result()
-    return [(versions[index], state) for index, state in sorted(result.states.items())]
+    return dict(sorted(result.states.items()))

@@ -29,10 +29,12 @@ def is_clean(sent: DeleteBody, reply: RawReply) -> bool:
 
     False means only that it has to be parsed: so has a reply with versions, whose markers are of interest.
     """
-    if reply.status != 200 or not _is_one_result(reply.body):
+    if reply.status != 200:
         return False
     if sent.plain and _repeats(sent, reply.body):
         return True
+    if not _is_one_result(reply.body):
+        return False
     if b"<Error" in reply.body or b"DeleteMarker" in reply.body or not sent.plain:
         return False
     message = _DELETED_KEY.findall(reply.body)
@@ -77,15 +79,15 @@ def _repeats(sent: DeleteBody, body: bytes) -> bool:
     """Return whether the entries of a reply are exactly the keys as they were sent, in order and nothing
     else.
 
-    One comparison of memory. Keys are escaped, so no entry can hide in what is equal; before and after it
-    there must be no entry at all.
+    One comparison of memory. Keys are escaped, so nothing can hide in what is equal; what stands around it
+    must be one result, and no entry at all.
     """
     entries = _DELETED[0] + sent.joined.replace(b"\0", _DELETED[1] + _DELETED[0]) + _DELETED[1]
     start = body.find(_DELETED[0])
     if start < 0 or not body.startswith(entries, start):
         return False
     around = body[:start] + body[start + len(entries) :]
-    return b"<Deleted" not in around and b"<Error" not in around
+    return _is_one_result(around) and b"<Deleted" not in around and b"<Error" not in around
 
 
 def parsed(body: bytes) -> ElementTree.Element | None:

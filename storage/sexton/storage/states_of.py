@@ -55,7 +55,7 @@ def read_reply(bucket: str, items: Sequence[Delete], reply: RawReply) -> BatchRe
     assert root is not None
     reading = _assign(items, [_entry(element) for element in root if _is_entry(element)])
     states = {i: state for i in range(len(items)) if (state := _state(reading, i))}
-    states.update(_doubted(reading, states))
+    states.update(_uncertain(reading, states))
     gone = [i for i in range(len(items)) if i not in states]
     unknown = any(state.kind is Kind.UNACCOUNTED for state in states.values())
     return BatchResult(
@@ -174,7 +174,7 @@ def _state(reading: _Reading, index: int) -> KeyState | None:
     return key_state(entry.code or "Error", entry.message) if entry.is_error else None
 
 
-def _doubted(reading: _Reading, states: Mapping[int, KeyState]) -> dict[int, KeyState]:
+def _uncertain(reading: _Reading, states: Mapping[int, KeyState]) -> dict[int, KeyState]:
     """Return the items that the reply calls deleted and that are not believed to be.
 
     A store may fold a key in its echo: then the echo of a missing key could stand under a neighbour's name.
@@ -182,15 +182,15 @@ def _doubted(reading: _Reading, states: Mapping[int, KeyState]) -> dict[int, Key
     missing = {_loose(reading.items[i].key) for i, entries in enumerate(reading.message) if not entries}
     unexplained = [entry for entry in reading.unexpected if _loose(entry.key) not in missing]
     beside = unexplained[0].key[:_SHOWN] if unexplained else ""
-    doubted = {}
+    uncertain = {}
     for index, item in enumerate(reading.items):
         if index in states:
             continue
         if unexplained:
-            doubted[index] = key_state("NotAskedFor", f"beside an unexpected key: {beside!r}")
+            uncertain[index] = key_state("NotAskedFor", f"beside an unexpected key: {beside!r}")
         elif missing and _loose(item.key) in missing:
-            doubted[index] = key_state("AmbiguousReply", "may be the echo of another key")
-    return doubted
+            uncertain[index] = key_state("AmbiguousReply", "may be the echo of another key")
+    return uncertain
 
 
 def _loose(key: str) -> str:

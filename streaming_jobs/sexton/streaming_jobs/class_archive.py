@@ -65,7 +65,7 @@ def _train(file: str) -> int:
     options = [f"-XX:ArchiveClassesAtExit={file}"]
     session = open_session(settings_module.load(), "class-archive", class_options=options)
     rows = session.readStream.format("rate").load()
-    query = rows.writeStream.foreachBatch(_work_off).trigger(once=True).start()
+    query = rows.writeStream.foreachBatch(_process).trigger(once=True).start()
     query.awaitTermination()
     with suppress(PySparkException):  # no broker is there; its client's classes are loaded all the same
         session.read.format("kafka").options(**_NOWHERE, subscribe="none").load().collect()
@@ -77,7 +77,7 @@ def _train(file: str) -> int:
     return int(jvm.wait(_SECONDS))
 
 
-def _work_off(batch: DataFrame, batch_id: int) -> None:
+def _process(batch: DataFrame, batch_id: int) -> None:
     session = batch.sparkSession
     values = session.range(2).union(batch.select("value")).selectExpr("CAST(id AS STRING) AS value")
     rows = values.mapInArrow(_same, "value STRING")

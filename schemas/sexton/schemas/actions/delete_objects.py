@@ -75,6 +75,6 @@ class DeleteObjects(ActionRoom):
     @property
     def text(self) -> str:
         """The first key, and how many more."""
-        keys = self.keys
-        more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-        return f"delete s3://{self.bucket}/{keys[0] if keys else ''}{more}"
+        first, count = next(iter(self.keys), ""), self.key_count
+        more = f" and {count - 1} more" if count > 1 else ""
+        return f"delete s3://{self.bucket}/{first}{more}"

@@ -42,6 +42,11 @@ class ActionRoom:
         return ()
 
     @property
+    def key_count(self) -> int:
+        """How many keys it names."""
+        return sum(map(len, self.key_phases))
+
+    @property
     def key_phases(self) -> Sequence[Sequence[str]]:
         """The keys in the order in which they go: a phase starts when the one before it is gone."""
         return ()

@@ -29,13 +29,13 @@ from sexton.schemas.events import PartitionOffsets
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue
-from sexton.streaming_jobs.reaper.deferred.pending import Twins
+from sexton.streaming_jobs.reaper.deferred.pending import Duplicates
 from sexton.streaming_jobs.reaper.faults import fault_of
 from sexton.streaming_jobs.reaper.held import HeldBuckets
 from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.progress import BARRIERS, Progress
 from sexton.streaming_jobs.reaper.recovery.attempts import Replayed, SentBefore
-from sexton.streaming_jobs.reaper.recovery.checkpoint import Binding
+from sexton.streaming_jobs.reaper.recovery.binding import Binding
 from sexton.streaming_jobs.reaper.recovery.lease import LockLost
 from sexton.streaming_jobs.reaper.recovery.lock import CheckpointLock
 from sexton.streaming_jobs.reaper.stop import StopFlag
@@ -49,7 +49,7 @@ _LONGEST_WAIT_S = 15.0
 _ONCE_HOLD_S = 60.0  # `--once` gives up after this, so that a scheduler sees that nothing advanced
 _EVERYTHING = 2**63 - 1
 _MOST_PARTITIONS = 4096  # of a topic, those added since the start, too
-_NO_TWINS = Twins()
+_NO_DUPLICATES = Duplicates()
 _LARGEST_ROW = 64 * 1024 * 1024  # bytes before compression
 
 
@@ -63,7 +63,7 @@ class _CountsParam(AccumulatorParam[Counts]):
 
 @dataclass(slots=True)
 class MicroBatches:
-    """Works micro-batches off; the query and the delay queue share one, each from a thread of its own."""
+    """Processes micro-batches; the query and the delay queue share one, each from a thread of its own."""
 
     settings: Settings
     spark: SparkSession
@@ -79,9 +79,14 @@ class MicroBatches:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def hold_until_done(
-        self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore, twins: Twins = _NO_TWINS
+        self,
+        batch: DataFrame,
+        batch_id: int,
+        topic: str,
+        earlier: SentBefore,
+        duplicates: Duplicates = _NO_DUPLICATES,
     ) -> None:
-        """Work a micro-batch off; a fault of the environment holds it: offsets stay, nothing is lost."""
+        """Process a micro-batch; a fault of the environment holds it: offsets stay, nothing is lost."""
         if topic == records.INTENTS:
             # The query has committed all before this micro-batch, and only that: the delay queue's barriers
             # must not count as settled what a crash would bring back.
@@ -91,7 +96,7 @@ class MicroBatches:
         while True:
             self.stop.check()
             try:
-                self._work_off(batch, batch_id, topic, earlier, twins)
+                self._process(batch, batch_id, topic, earlier, duplicates)
                 return
             except Exception as error:
                 fault = fault_of(error)
@@ -110,11 +115,14 @@ class MicroBatches:
             below = dict.fromkeys(range(_MOST_PARTITIONS), _EVERYTHING)
             earlier = replace(earlier, below=below, since_s=since_s)
 
-    def _work_off(
-        self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore, twins: Twins
+    def _process(
+        self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore, duplicates: Duplicates
     ) -> None:
+        # Who has lost the lock judges nothing more: another reaper may be settling the same range.
         started = time.monotonic()
         self.lock.check()
+        # After Spark has fixed the range and before any of it is judged: a verdict as of an older barrier
+        # could miss a successor that was issued before the intent was written.
         barrier = self._barrier()
         counts = self.spark.sparkContext.accumulator(Counts(), _CountsParam())
         first = topic == records.INTENTS
@@ -132,13 +140,15 @@ class MicroBatches:
             # The delay queue is where held buckets are tried again.
             held=self.held.current(time.monotonic()) if first else {},
             replayed=self.replayed,
-            twins=twins,
+            duplicates=duplicates,
             holder=self.lock.holder,
         )
         # One task for each core, which reads its partitions one after the other, without a shuffle: at the
         # start and the end of each task the store idles, and a slow bucket holds up each for a slice.
         rows = batch.coalesce(tasks).mapInArrow(make_task(plan, counts.add), ROW_SPARK_SCHEMA)
-        # The one action: it runs the tasks, and returns when Kafka has acknowledged every row.
+        # The one action: it runs the tasks, and returns when Kafka has acknowledged every row. A crash before
+        # that leaves the offsets where they are: the next start judges the same range the same way, and
+        # verifies what this one may have deleted. A second action would read Kafka again, and delete twice.
         (
             rows.write.format("kafka")
             .options(**kafka_options(self.settings))

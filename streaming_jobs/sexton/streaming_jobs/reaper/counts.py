@@ -16,7 +16,7 @@ class Counts:
     """Counters of one task or of many.
 
     `intents` and `keys` are by outcome, plus `deferred`, `skipped` and `duplicate`; `seconds` is wall
-    time by stage.
+    time by stage. `internal` are the dead letters that are a fault of this program.
     For each micro-batch: records = the sum over `intents`.
     """
 
@@ -35,6 +35,7 @@ class Counts:
     healthy: set[str] = field(default_factory=set)
     reached: dict[int, int] = field(default_factory=dict)
     oldest_us: int | None = None
+    internal: int = 0
 
     def saw(self, partition: int, offset: int, written_at_us: int) -> None:
         """Note a record: the next offset to be read of its partition, and the oldest append time."""
@@ -55,7 +56,7 @@ class Counts:
             self.keys[each] += number
 
     def came_due(self) -> None:
-        """Note an intent that came back from waiting; it was counted as deferred before."""
+        """Note an intent that returned from the delay queue; it was counted as deferred before."""
         self.returned += 1
 
     @contextmanager
@@ -91,4 +92,5 @@ class Counts:
             self.healthy | other.healthy,
             reached,
             min(oldest) if oldest else None,
+            self.internal + other.internal,
         )

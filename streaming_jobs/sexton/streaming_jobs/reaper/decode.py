@@ -10,16 +10,31 @@ asks for nothing and is only counted.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
-from sexton.schemas import events
+from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent, UndecodableRecord
 from sexton.schemas.intents import MAX_INTENT_BYTES, check_form
+from sexton.streaming_jobs.reaper.broken import INTERNAL, Broken, alone
+from sexton.streaming_jobs.reaper.counts import Counts
+from sexton.streaming_jobs.reaper.plan import TaskPlan, check_below
 from sexton.streaming_jobs.reaper.recovery.key_progress import Before, before_of
 
-__all__ = ["Decoded", "Record", "Rejected", "Skipped", "decode", "decode_deferred", "doubted"]
+__all__ = [
+    "DecodeStage",
+    "Decoded",
+    "Record",
+    "Rejected",
+    "Skipped",
+    "decode",
+    "decode_deferred",
+    "position_of",
+    "with_unknown_keys",
+]
 
 _MAX_COPY_BYTES = 2 * MAX_INTENT_BYTES  # of a deferred copy, which says of each key, too
 
@@ -57,7 +72,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A record that can never be worked on; `intent` is there when it could at least be read."""
+    """A record that can never be processed; `intent` is there when it could at least be read."""
 
     record: Record
     reason: str
@@ -71,6 +86,69 @@ class Skipped:
     """A record without a value."""
 
     record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeStage:
+    """The first stage of one task."""
+
+    codec: Codec
+    plan: TaskPlan
+    counts: Counts
+
+    def take(self, piece: Iterable[Record]) -> tuple[list[Decoded], list[Rejected]]:
+        """Return the intents among these records, and what is none; what asks for nothing is only counted.
+
+        Raises EnvironmentFault for a record that the micro-batch's barrier does not cover.
+        """
+        found: list[Decoded] = []
+        rejected: list[Rejected] = []
+        with self.counts.stage("decode"):
+            for record in piece:
+                result = alone("decode", partial(self._decoded, record))
+                if isinstance(result, Broken):
+                    result = Rejected(record, INTERNAL, result.detail)
+                if isinstance(result, Decoded):
+                    found.append(result)
+                elif isinstance(result, Rejected):
+                    rejected.append(result)
+        return found, rejected
+
+    def _decoded(self, record: Record) -> Decoded | Rejected | None:
+        plan, counts = self.plan, self.counts
+        counts.saw(record.partition, record.offset, record.written_at_us)
+        if plan.topic == records.INTENTS:
+            check_below(plan, record.partition, record.offset)
+            result = decode(self.codec, record)
+        elif record.offset in plan.duplicates.dropped.get(record.partition, ()):
+            # Nothing is written: the later copy of this intent is on Kafka, and gets the one outcome.
+            counts.came_due()
+            counts.add("duplicate")
+            return None
+        else:
+            result = decode_deferred(self.codec, record)
+        if isinstance(result, Skipped):
+            counts.add("skipped")
+            return None
+        return self._returned(result) if isinstance(result, Decoded) and result.waited else result
+
+    def _returned(self, decoded: Decoded) -> Decoded:
+        """Take in an intent that waited: its first position is held against the barrier, too."""
+        plan, record = self.plan, decoded.record
+        self.counts.came_due()
+        first = position_of(decoded, plan.topic_id)
+        if first.topic_id == plan.topic_id:
+            check_below(plan, first.partition, first.offset)
+        if record.offset in plan.duplicates.kept.get(record.partition, ()):
+            return with_unknown_keys(decoded)
+        return decoded
+
+
+def position_of(found: Decoded | Rejected, topic_id: str) -> events.Position:
+    """Return where an intent first stood; `topic_id` is that of the intents topic."""
+    if found.waited is not None:
+        return found.waited.first
+    return events.Position(topic_id, found.record.partition, found.record.offset)
 
 
 def decode(codec: Codec, record: Record) -> Decoded | Rejected | Skipped:
@@ -125,7 +203,7 @@ def decode_deferred(codec: Codec, record: Record) -> Decoded | Rejected | Skippe
         )
 
 
-def doubted(decoded: Decoded) -> Decoded:
+def with_unknown_keys(decoded: Decoded) -> Decoded:
     """Return an intent that waited as one of which any key may have been sent, by nobody knows whom.
 
     Its copies were several, and what the others knew of its keys is gone with them: no outcome of no effect

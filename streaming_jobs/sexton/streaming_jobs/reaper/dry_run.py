@@ -25,7 +25,8 @@ from sexton.schemas.settings import Settings
 from sexton.schemas.text import counted
 from sexton.streaming_jobs.reaper.plan import TaskPlan
 from sexton.streaming_jobs.reaper.preflight import check_topics
-from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint, check_binding
+from sexton.streaming_jobs.reaper.recovery.binding import check_binding
+from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, make_task
 from sexton.streaming_jobs.spark import kafka_source_options
 
@@ -98,7 +99,7 @@ def about(decision: Decision, codec: Codec) -> About:
         intent = codec.decode(decision.raw_value, events.DeletionIntent)
     except UndecodableRecord:
         return About(None, None, None, 0)
-    return About(intent.intent_id, intent.tenant, intent.action.place, len(intent.action.keys))
+    return About(intent.intent_id, intent.tenant, intent.action.place, intent.action.key_count)
 
 
 def keys_by_kind(decision: Decision, keys: int) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""Which fault ended a micro-batch: a worker's error comes back as text inside Spark's own exception."""
+"""Which fault ended a micro-batch: a worker's error arrives as text inside Spark's own exception."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fault_of(error: BaseException) -> SextonError | None:
 
     The last line of a worker's traceback is `module.Class: message`. It is searched for line by line: a
     regular expression over a long traceback overflows the stack of the stream's thread. A fault of the
-    environment comes back as EnvironmentFault, anything else of ours as SextonError.
+    environment is returned as EnvironmentFault, anything else of ours as SextonError.
     """
     if isinstance(error, SextonError):
         return error

@@ -25,7 +25,7 @@ from sexton.streaming_jobs.reaper.deferred.delay_levels import levels
 from sexton.streaming_jobs.reaper.deferred.delay_queue import (
     DelayQueue,
     Place,
-    parse_doubted,
+    parse_uncertain,
     parse_waiting,
     waiting_text,
 )
@@ -75,10 +75,14 @@ class Reaper:
         lock = CheckpointLock(self.settings, checkpoint.identity())
         lock.acquire()
         try:
-            if checkpoint.binding() is None:
+            # Under the lock, before Spark writes: offsets of a checkpoint that is bound to nothing prove
+            # nothing after a topic was re-created.
+            start, is_new = bind_checkpoint(checkpoint, binding, cluster)
+            if is_new:
                 self.progress.note("new_checkpoint", path=path, reads_from="the beginning of each partition")
-            start = bind_checkpoint(checkpoint, binding, cluster)
             self.progress.start(start)
+            # Before the query: once its first micro-batch is committed nobody can tell any more what of it
+            # an attempt before this start may have sent.
             earlier = sent_before(self.settings, checkpoint, binding, cluster)
             place = deferred_place(self.settings, cluster)
             delay_queue = self._open_delay_queue(checkpoint, place, cluster)
@@ -112,7 +116,7 @@ class Reaper:
         text = checkpoint.waiting()
         done = parse_waiting(text, place)
         delay_queue = DelayQueue(
-            self.settings, place, delays, done, open_codec(self.settings), parse_doubted(text)
+            self.settings, place, delays, done, open_codec(self.settings), parse_uncertain(text)
         )
         delay_queue.open(cluster.earliest(place.topic, place.partitions))
         if text is None:
@@ -169,7 +173,7 @@ class Reaper:
             .load()
         )
 
-        def work_off(batch: DataFrame, batch_id: int) -> None:
+        def process(batch: DataFrame, batch_id: int) -> None:
             try:
                 batches.hold_until_done(batch, batch_id, records.INTENTS, earlier)
             except BaseException as error:
@@ -179,7 +183,7 @@ class Reaper:
         writer = (
             source.writeStream.queryName("sexton-reaper")
             .option("checkpointLocation", path)
-            .foreachBatch(work_off)
+            .foreachBatch(process)
         )
         if self.once:
             return writer.trigger(availableNow=True).start()

@@ -8,19 +8,27 @@ again after a crash decides exactly the same (architecture: Judge).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
 
 from sexton.issuer.client import Subject
 from sexton.schemas.actions import Action, Refusal
 from sexton.schemas.events import DeletionIntent, Position, Verdict, VerdictResult
 from sexton.schemas.guards import Guard, conditions_of
 from sexton.streaming_jobs.reaper.actions.registry import ROOMS as ACTIONS
+from sexton.streaming_jobs.reaper.broken import Broken, alone
+from sexton.streaming_jobs.reaper.counts import Counts
+from sexton.streaming_jobs.reaper.decode import Decoded, position_of
 from sexton.streaming_jobs.reaper.guards import ROOMS, Facts, Never, NotYet
+from sexton.streaming_jobs.reaper.guards.asking import SUBJECTS_PER_CALL, Questions
 
 __all__ = [
     "Allowed",
     "Facts",
+    "JudgeStage",
+    "Judged",
     "Judgement",
     "NotYet",
     "Rules",
@@ -31,7 +39,11 @@ __all__ = [
 ]
 
 Allowed = Sequence[tuple[str, str]]
-Judgement = Verdict | NotYet
+Judgement = Verdict | NotYet | Broken
+
+_FIRST_KEYS = 10_000
+_INTENTS_PER_SUBJECT = 2
+_ASKING_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,83 @@ class Rules:
     allow: Allowed = ()
     allow_bypass: bool = False
     prefix_depth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """An intent with its judgement; `first` is where it first stood."""
+
+    decoded: Decoded
+    first: Position
+    judgement: Judgement
+
+    @property
+    def passed(self) -> bool:
+        """Whether it may be executed."""
+        return isinstance(self.judgement, Verdict) and self.judgement.result is VerdictResult.PASS
+
+
+@dataclass(slots=True)
+class JudgeStage:
+    """The second stage of one task: intents wait in it for a question to the issuer that is worth asking."""
+
+    questions: Questions
+    rules: Rules
+    now: datetime
+    counts: Counts
+    _waiting: list[tuple[Decoded, Position]] = field(default_factory=list)
+    _waiting_keys: int = 0
+    _judged: int = 0
+
+    def take(self, decoded: Iterable[Decoded]) -> Iterator[list[Judged]]:
+        """Yield those that need no question first, then all that waited if it is time to ask.
+
+        Raises EnvironmentFault where the issuer cannot be asked.
+        """
+        known: list[tuple[Decoded, Position]] = []
+        broken: list[Judged] = []
+        with self.counts.stage("judge"):
+            for each in decoded:
+                first = position_of(each, self.questions.topic_id)
+                asked = alone("judge", partial(subjects, each.intent, first.partition))
+                if isinstance(asked, Broken):
+                    broken.append(Judged(each, first, asked))
+                    continue
+                new = self.questions.note(asked)
+                (self._waiting if new else known).append((each, first))
+                self._waiting_keys += each.intent.action.key_count if new else 0
+        yield [*broken, *self._judge(known)]
+        if self._worth_asking():
+            yield self.finish()
+
+    def finish(self) -> list[Judged]:
+        """Ask what is open, and return all that waited; raises EnvironmentFault."""
+        waiting, self._waiting, self._waiting_keys = self._waiting, [], 0
+        with self.counts.stage("judge"):
+            self.questions.ask(self.counts)
+        return self._judge(waiting)
+
+    def _judge(self, decoded: Sequence[tuple[Decoded, Position]]) -> list[Judged]:
+        self._judged += len(decoded)
+        with self.counts.stage("judge"):
+            facts, rules = self.questions.facts(self.now), self.rules
+            return [
+                Judged(each, first, alone("judge", partial(judge, each.intent, first, facts, rules)))
+                for each, first in decoded
+            ]
+
+    def _worth_asking(self) -> bool:
+        """Return whether the question is full, or lets many intents go, so that the store works meanwhile.
+
+        The first one goes once it keeps the store busy. Later ones let several intents go for each subject,
+        and a share of all that went before: they are few.
+        """
+        questions = self.questions
+        first = not questions.asked and self._waiting_keys >= _FIRST_KEYS
+        if len(questions.open) >= SUBJECTS_PER_CALL or first:
+            return True
+        went = self._judged * _ASKING_SHARE
+        return len(self._waiting) >= max(_INTENTS_PER_SUBJECT * len(questions.open), went) > 0
 
 
 def subjects(intent: DeletionIntent, partition: int) -> list[Subject]:
@@ -67,7 +156,9 @@ def probes_under(allow: Allowed) -> dict[str, str]:
     return found
 
 
-def judge(intent: DeletionIntent, position: Position, facts: Facts, rules: Rules = Rules()) -> Judgement:
+def judge(
+    intent: DeletionIntent, position: Position, facts: Facts, rules: Rules = Rules()
+) -> Verdict | NotYet:
     """Return the verdict on an intent that stands at `position`, below the barrier's end offset."""
     refused = _refused(intent, rules)
     if refused is not None:

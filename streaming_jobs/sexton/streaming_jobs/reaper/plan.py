@@ -1,4 +1,4 @@
-"""What the driver tells each task of a micro-batch, and what must hold before any of it is judged."""
+"""What the driver gives each task of a micro-batch, and what must hold before any of it is judged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper import clients
-from sexton.streaming_jobs.reaper.deferred.pending import Twins
+from sexton.streaming_jobs.reaper.deferred.pending import Duplicates
 from sexton.streaming_jobs.reaper.recovery.attempts import Replayed, SentBefore
 from sexton.streaming_jobs.reaper.recovery.lease import Holder
 
@@ -21,9 +21,9 @@ class TaskPlan:
     """What the driver gives each task of a micro-batch: settings, and the barrier as of which it judges.
 
     `topic` is what is read, `intents` or `deferred`, without the prefix. `earlier` says of its records which
-    may have been worked on before, `replayed` of which first records a copy may be out of date. `held` names
+    may have been processed before, `replayed` of which first records a copy may be out of date. `held` names
     buckets that were closed lately, and why. `holder` holds the lock while this is processed, None where
-    nothing is sent. `twins` are records of which another copy continues, and those others.
+    nothing is sent. `duplicates` are records of which another copy continues, and those others.
     """
 
     settings: Settings
@@ -39,11 +39,11 @@ class TaskPlan:
     held: Mapping[str, str] = field(default_factory=dict)
     replayed: Replayed | None = None
     holder: Holder | None = None
-    twins: Twins = field(default_factory=Twins)
+    duplicates: Duplicates = field(default_factory=Duplicates)
 
 
 def check_topic(plan: TaskPlan) -> None:
-    """Look at the topic's id once a batch has come, before any of it is judged.
+    """Check the topic's id once a batch has come, before any of it is judged.
 
     Had it been re-created after the barrier, these records would stand at offsets of the new topic, and
     windows of the old one would let a stale owner's delete pass.

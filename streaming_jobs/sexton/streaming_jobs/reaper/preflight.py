@@ -8,12 +8,8 @@ from sexton.schemas.errors import SextonError
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, compare
 from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue, Place
-from sexton.streaming_jobs.reaper.recovery.checkpoint import (
-    Binding,
-    Checkpoint,
-    check_binding,
-    check_retention,
-)
+from sexton.streaming_jobs.reaper.recovery.binding import Binding, check_binding, check_retention
+from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint
 
 __all__ = ["TopicsUnsafe", "bind_checkpoint", "check_nothing_lost", "check_topics", "deferred_place"]
 
@@ -55,10 +51,11 @@ def deferred_place(settings: Settings, cluster: Cluster) -> Place:
     return Place(name, facts.topic_id, facts.found.partitions)
 
 
-def bind_checkpoint(checkpoint: Checkpoint, now: Binding, cluster: Cluster) -> dict[int, int]:
+def bind_checkpoint(checkpoint: Checkpoint, now: Binding, cluster: Cluster) -> tuple[dict[int, int], bool]:
     """Bind a new checkpoint, or refuse one that belongs to other topics or has lost intents to retention.
 
-    Returns the offset by partition at which work starts. Raises CheckpointRefused, KafkaUnavailable.
+    Returns the offset by partition at which work starts, and whether the checkpoint is new. Raises
+    CheckpointRefused, KafkaUnavailable.
     """
     found = checkpoint.binding()
     check_binding(found, now)
@@ -67,10 +64,10 @@ def bind_checkpoint(checkpoint: Checkpoint, now: Binding, cluster: Cluster) -> d
     earliest = cluster.earliest(now.topic, partitions)
     if found is None:
         checkpoint.bind(now)
-        return earliest
+        return earliest, True
     committed = checkpoint.committed()
     check_retention(committed, earliest)
-    return {**earliest, **committed}
+    return {**earliest, **committed}, False
 
 
 def check_nothing_lost(

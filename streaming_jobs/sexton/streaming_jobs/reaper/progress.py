@@ -1,4 +1,4 @@
-"""What the reaper tells while it runs: a line for a person, JSON lines when there is no terminal, metrics."""
+"""What the reaper reports: a line for a person, JSON lines where there is no terminal, metrics."""
 
 from __future__ import annotations
 
@@ -35,9 +35,17 @@ RETURNED = Counter("sexton_decode_returned_total", "Intents that came back from 
 HELD_BUCKETS = Counter("sexton_execute_held_buckets_total", "Times that a task closed a bucket", ["reason"])
 STAGE = Counter("sexton_stage_seconds_total", "Wall time of tasks by stage", ["stage"])
 HELD = Counter("sexton_settle_held_total", "Times that a micro-batch was held by an environment fault")
+INTERNAL = Counter(
+    "sexton_settle_internal_total", "Dead letters with the reason internal: a fault of Sexton, to be reported"
+)
 BATCHES = Counter("sexton_settle_micro_batches_total", "Micro-batches settled")
 BACKLOG = Gauge("sexton_decode_backlog_records", "Records of the intents topic not yet processed")
 OLDEST = Gauge("sexton_decode_oldest_pending_seconds", "Age of the oldest record not yet processed")
+
+
+_HINT_INTERNAL = (
+    "docs/operating.md, 'A dead letter that is internal': others are not harmed; please report it"
+)
 
 
 def serve_metrics(port: int | None) -> int | None:
@@ -74,6 +82,8 @@ class Progress:
         if backlog and counts.oldest_us is not None:
             oldest = max(0.0, self.clock() - counts.oldest_us / 1e6)
         _count(counts)
+        if counts.internal:
+            self.note("internal", records=counts.internal, hint=_HINT_INTERNAL)
         BACKLOG.set(backlog)
         OLDEST.set(oldest)
         self._print(
@@ -155,6 +165,7 @@ def _count(counts: Counts) -> None:
     THROTTLED.inc(counts.throttled)
     RETRIED.inc(counts.keys_retried)
     RETURNED.inc(counts.returned)
+    INTERNAL.inc(counts.internal)
     for reason in counts.failing.values():
         HELD_BUCKETS.labels(reason).inc()
     BATCHES.inc()

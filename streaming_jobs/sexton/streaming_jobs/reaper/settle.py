@@ -9,25 +9,29 @@ without its receipt. A crash in between replays the micro-batch, which writes ou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
-from sexton.schemas.events import OutcomeKind, VerdictResult
+from sexton.schemas.events import OutcomeKind
 from sexton.schemas.intents import MAX_INTENT_BYTES
 from sexton.schemas.outcomes import worst
 from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress
-from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected
+from sexton.streaming_jobs.reaper.broken import INTERNAL, Broken, alone
+from sexton.streaming_jobs.reaper.counts import Counts
+from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, position_of
 from sexton.streaming_jobs.reaper.deferred.delay_levels import level_of
 from sexton.streaming_jobs.reaper.execute.outcomes import EARLIER_PHASE, SLOW_BUCKET
 from sexton.streaming_jobs.reaper.execute.result import Result
+from sexton.streaming_jobs.reaper.execute.stage import UNTRIED, Executed
 from sexton.streaming_jobs.reaper.judge import NotYet
 
-__all__ = ["UNTRIED", "Row", "Settler", "kind_of"]
+__all__ = ["Row", "SettleStage", "kind_of"]
 
-UNTRIED = {VerdictResult.NEVER: OutcomeKind.STALE, VerdictResult.REFUSED: OutcomeKind.REFUSED}
+_BEGUN_BEFORE = "it was begun before, and what became of its keys then is not known"
 _LONGEST_DETAIL = 500
 _KEPT_OF_TOO_LARGE = 256 * 1024
 _MOST_DETAILS = (
@@ -47,8 +51,8 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Settler:
-    """Turns decisions into rows; one for each task. `delays` are the tiers' in seconds.
+class SettleStage:
+    """The last stage of one task: decisions become rows. `delays` are the levels' in seconds.
 
     `deferred_topic_id` is that of the topic that is read, empty when it is the intents topic.
     """
@@ -59,23 +63,59 @@ class Settler:
     deferred_topic_id: str
     delays: Sequence[float]
     now: datetime
+    counts: Counts
 
-    def position(self, decoded: Decoded | Rejected) -> events.Position:
-        """Return where the intent first stood."""
-        if decoded.waited is not None:
-            return decoded.waited.first
-        return events.Position(self.topic_id, decoded.record.partition, decoded.record.offset)
+    def rows(self, rejected: Iterable[Rejected], executed: Iterable[Executed]) -> list[Row]:
+        """Return what is written back for every record, and count what each came to."""
+        with self.counts.stage("settle"):
+            rows = [self._end(record) for record in rejected]
+            for each in executed:
+                rows += [self._end(_broken_record(each))] if each.broken else self._settled(each)
+            return rows
+
+    def _end(self, rejected: Rejected) -> Row:
+        self.counts.add(OutcomeKind.DEAD_LETTERED.value)
+        self.counts.internal += rejected.reason == INTERNAL
+        return self.rejected(rejected)
+
+    def _settled(self, executed: Executed) -> list[Row]:
+        found = alone("settle", partial(self._rows_of, executed))
+        if isinstance(found, Broken):
+            return [self._end(_broken_record(replace(executed, broken=found)))]
+        state, keys, rows = found
+        self.counts.settled(state, keys)
+        return rows
+
+    def _rows_of(self, executed: Executed) -> tuple[str, Mapping[str, int], list[Row]]:
+        """Return the state that an intent is in now, its keys by state, and what is written of it."""
+        decoded, result, verdict = executed.judged.decoded, executed.result, executed.judged.judgement
+        assert not isinstance(verdict, Broken)
+        deferred = {records.DEFERRED: decoded.intent.action.key_count}
+        if isinstance(verdict, NotYet):
+            return records.DEFERRED, deferred, [self.waits(decoded, verdict)]
+        if result is None:
+            kind = UNTRIED[verdict.result]
+            if executed.begun_before:
+                verdict = replace(verdict, detail=f"{verdict.detail}; {_BEGUN_BEFORE}")
+            rows = [self.outcome(decoded, verdict, None)]
+            return kind.value, {kind.value: decoded.intent.action.key_count}, rows
+        if result.continues:
+            return records.DEFERRED, {}, [self.continues(decoded, result)]
+        if result.held is not None:
+            return records.DEFERRED, deferred, [self.held(decoded, result)]
+        dead = self.dead_letter(decoded, result)
+        outcome = self.outcome(decoded, verdict, result)
+        by_kind = {kind.value: number for kind, number in result.counts.items()}
+        return kind_of(result).value, by_kind, [outcome] if dead is None else [dead, outcome]
 
     def outcome(self, decoded: Decoded, verdict: events.Verdict, result: Result | None) -> Row:
         """Return the outcome of an intent with its final outcome; `result` is None unless it was executed."""
         intent = decoded.intent
-        keys = len(intent.action.keys)
         if result is None:
-            counts, named = Counter({UNTRIED[verdict.result]: keys}), []
             kind = UNTRIED[verdict.result]
+            counts, named = Counter({kind: intent.action.key_count}), []
         else:
-            counts = result.counts
-            kind = kind_of(result)
+            counts, kind = result.counts, kind_of(result)
             named = _exceptions(result, kind) if result.named else []
         return self._row(
             records.OUTCOMES,
@@ -88,7 +128,7 @@ class Settler:
                 counts={each.value: number for each, number in counts.items() if number},
                 exceptions=named,
                 verdict=verdict,
-                position=self.position(decoded),
+                position=position_of(decoded, self.topic_id),
                 store_request_ids=result.request_ids if result else (),
                 settled_at=self.now,
                 effects=dict(result.effects) if result else {},
@@ -96,7 +136,7 @@ class Settler:
         )
 
     def rejected(self, rejected: Rejected) -> Row:
-        """Return the dead letter of a record that can never be worked on, with its raw bytes."""
+        """Return the dead letter of a record that can never be processed, with its raw bytes."""
         return self._dead(
             rejected, rejected.reason, rejected.detail, (), deferred_record=rejected.waited is None
         )
@@ -140,7 +180,7 @@ class Settler:
             keys=result.keys,
         )
 
-    def goes_on(self, decoded: Decoded, result: Result) -> Row:
+    def continues(self, decoded: Decoded, result: Result) -> Row:
         """Return the copy of a prefix delete that is done in slices, with what is gone so far."""
         progress = result.progress
         assert progress is not None
@@ -166,7 +206,7 @@ class Settler:
             progress = PrefixProgress(waited.gone, waited.after) if waited else PrefixProgress()
         level = level_of(self.delays, attempt, self.now, retry_at)
         event = events.DeferredIntent(
-            first=self.position(decoded),
+            first=position_of(decoded, self.topic_id),
             first_written_at=waited.first_written_at if waited else _instant(record),
             reason=reason,
             detail=detail,
@@ -195,7 +235,7 @@ class Settler:
     ) -> Row:
         record, intent = decoded.record, decoded.intent
         in_deferred = deferred_record and self.deferred_topic_id != ""
-        position = self.position(decoded)
+        position = position_of(decoded, self.topic_id)
         if in_deferred:
             position = events.Position(self.deferred_topic_id, record.partition, record.offset)
         waited = decoded.waited
@@ -220,6 +260,13 @@ class Settler:
     def _row(self, topic: str, event: events.Outcome | events.DeadLetter | events.DeferredIntent) -> Row:
         name = self.prefix + topic
         return Row(name, records.key(event), self.codec.encode(event, name), records.headers(event))
+
+
+def _broken_record(executed: Executed) -> Rejected:
+    """Return an intent for which a stage has failed as the record that it came in."""
+    decoded, broken = executed.judged.decoded, executed.broken
+    assert broken is not None
+    return Rejected(decoded.record, INTERNAL, broken.detail, decoded.intent, decoded.waited)
 
 
 def kind_of(result: Result) -> OutcomeKind:

@@ -1,4 +1,4 @@
-"""What waits comes back by itself: the loop that processes those records of the delay queue that are due.
+"""What waits is retried by itself: the loop that processes those records of the delay queue that are due.
 
 It runs beside the query, in a thread of its own, so that a bucket that is tried again holds up no first
 records. Offsets are committed after Kafka has acknowledged every row, as in the query.
@@ -73,11 +73,11 @@ class DeferredConsumer:
             self.on_failure()
 
     def _round(self) -> bool:
-        """Work one range off; say whether there was one."""
+        """Process one range; say whether there was one."""
         try:
             self.batches.stop.check()
             due = self.delay_queue.due()
-            twins = self.delay_queue.twins(due)
+            duplicates = self.delay_queue.duplicates(due)
         except EnvironmentFault as fault:
             if self.batches.once:
                 raise
@@ -109,9 +109,11 @@ class DeferredConsumer:
         # Not less than another run had begun: with longer delays a part of that is not due any more.
         begun = {p: max(end, earlier.below.get(p, 0)) for p, end in {**done, **ends}.items()}
         self.checkpoint.begin_waiting(begun_text(self.delay_queue.place, begun, since_s))
-        self.batches.hold_until_done(frame, self.rounds, records.DEFERRED, earlier, twins)
+        # Committed only once outcomes and copies are on Kafka: before that, a crash would lose what waited.
+        # A crash in between brings the range back, and what was begun of it is verified.
+        self.batches.hold_until_done(frame, self.rounds, records.DEFERRED, earlier, duplicates)
         self.rounds += 1
-        doubted = self.delay_queue.still_doubted(twins, ends)
-        self.checkpoint.commit_waiting(waiting_text(self.delay_queue.place, {**done, **ends}, doubted))
-        self.delay_queue.committed(ends, doubted)
+        uncertain = self.delay_queue.still_uncertain(duplicates, ends)
+        self.checkpoint.commit_waiting(waiting_text(self.delay_queue.place, {**done, **ends}, uncertain))
+        self.delay_queue.committed(ends, uncertain)
         return True

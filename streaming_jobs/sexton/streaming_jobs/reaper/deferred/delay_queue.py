@@ -21,8 +21,8 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable, UndecodableRecord
 from sexton.schemas.kafka_reading import read_to_end
 from sexton.schemas.settings import Settings
-from sexton.streaming_jobs.reaper.deferred.pending import Origin, Pending, Twins, origin_of
-from sexton.streaming_jobs.reaper.recovery.checkpoint import CheckpointRefused, check_retention
+from sexton.streaming_jobs.reaper.deferred.pending import Duplicates, Origin, Pending, origin_of
+from sexton.streaming_jobs.reaper.recovery.binding import CheckpointRefused, check_retention
 
 __all__ = [
     "DelayQueue",
@@ -30,7 +30,7 @@ __all__ = [
     "begun_text",
     "due_ranges",
     "parse_begun",
-    "parse_doubted",
+    "parse_uncertain",
     "parse_waiting",
     "waiting_text",
 ]
@@ -38,7 +38,7 @@ __all__ = [
 T = TypeVar("T")
 
 _FORMAT = 2
-_FORMATS = (1, 2)  # that are read; the first one says nothing of doubted copies
+_FORMATS = (1, 2)  # that are read; the first one says nothing of uncertain copies
 _ANSWER_S = 10.0
 MOST_RECORDS = 2_000
 """So many records of one partition are processed at a time."""
@@ -56,16 +56,16 @@ class Place:
 
 
 def waiting_text(
-    place: Place, done: Mapping[int, int], doubted: Mapping[int, frozenset[int]] | None = None
+    place: Place, done: Mapping[int, int], uncertain: Mapping[int, frozenset[int]] | None = None
 ) -> str:
-    """Return what is stored: up to where each partition is done, and which copies are doubted."""
+    """Return what is stored: up to where each partition is done, and which copies are uncertain."""
     offsets = {str(partition): offset for partition, offset in sorted(done.items())}
-    doubts = {str(p): sorted(found) for p, found in sorted((doubted or {}).items()) if found}
+    doubts = {str(p): sorted(found) for p, found in sorted((uncertain or {}).items()) if found}
     return json.dumps({"format": _FORMAT, "topic_id": place.topic_id, "done": offsets, "doubted": doubts})
 
 
-def parse_doubted(text: str | None) -> dict[int, frozenset[int]]:
-    """Return the copies that are doubted, of a text that `parse_waiting` has read."""
+def parse_uncertain(text: str | None) -> dict[int, frozenset[int]]:
+    """Return the copies that are uncertain, of a text that `parse_waiting` has read."""
     try:
         raw = json.loads(text).get("doubted", {}) if text else {}
         return {int(p): frozenset(map(int, offsets)) for p, offsets in raw.items()}
@@ -121,10 +121,10 @@ def due_ranges(
 
 @dataclass(slots=True)
 class DelayQueue:
-    """Reads the deferred topic; safe for two threads. `done` and `doubted` are what the checkpoint says.
+    """Reads the deferred topic; safe for two threads. `done` and `uncertain` are what the checkpoint says.
 
-    A doubted copy is one in favour of which another of the same intent was dropped: each of its keys may have
-    been sent by the attempt that wrote the other one.
+    An uncertain copy is one in favour of which another of the same intent was dropped: each of its keys may
+    have been sent by the attempt that wrote the other one.
     """
 
     settings: Settings
@@ -132,7 +132,7 @@ class DelayQueue:
     delays: Sequence[float]
     done: dict[int, int]
     codec: Codec = field(default_factory=Codec)
-    doubted: dict[int, frozenset[int]] = field(default_factory=dict)
+    uncertain: dict[int, frozenset[int]] = field(default_factory=dict)
     _pending: Pending = field(default_factory=Pending)
     _read: dict[int, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -186,26 +186,26 @@ class DelayQueue:
                 due.update({at.partition: ends[at.partition] if at.offset < 0 else at.offset for at in found})
         return due_ranges(self.done, due)
 
-    def twins(self, ranges: Mapping[int, tuple[int, int]]) -> Twins:
-        """Return which records of these ranges are dropped in favour of a later copy, and the doubted ones.
+    def duplicates(self, ranges: Mapping[int, tuple[int, int]]) -> Duplicates:
+        """Return which records of these ranges are dropped in favour of a later copy, and the uncertain ones.
 
         Reads what was written since the last call; raises KafkaUnavailable.
         """
         with self._lock:
             self._scan(self._ends())
-            found = self._pending.twins(ranges)
-            return Twins(found.dropped, _union(self.doubted, found.kept))
+            found = self._pending.duplicates(ranges)
+            return Duplicates(found.dropped, _union(self.uncertain, found.kept))
 
-    def still_doubted(self, twins: Twins, ends: Mapping[int, int]) -> dict[int, frozenset[int]]:
-        """Return those of the doubted copies that wait on once everything below these offsets is done."""
-        left = {p: frozenset(o for o in found if o >= ends.get(p, 0)) for p, found in twins.kept.items()}
+    def still_uncertain(self, duplicates: Duplicates, ends: Mapping[int, int]) -> dict[int, frozenset[int]]:
+        """Return those of the uncertain copies that wait on once everything below these offsets is done."""
+        left = {p: frozenset(o for o in found if o >= ends.get(p, 0)) for p, found in duplicates.kept.items()}
         return {partition: found for partition, found in left.items() if found}
 
-    def committed(self, ends: Mapping[int, int], doubted: Mapping[int, frozenset[int]]) -> None:
-        """Note that everything below these offsets is done, and what is doubted, as the checkpoint has it."""
+    def committed(self, ends: Mapping[int, int], uncertain: Mapping[int, frozenset[int]]) -> None:
+        """Note that everything below these offsets is done, and what is uncertain, as the checkpoint says."""
         with self._lock:
             self.done.update(ends)
-            self.doubted = dict(doubted)
+            self.uncertain = dict(uncertain)
             for partition, end in ends.items():
                 self._pending.done(partition, end)
 

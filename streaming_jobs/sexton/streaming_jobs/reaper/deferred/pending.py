@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from sexton.schemas import events
 
-__all__ = ["Origin", "Pending", "Twins", "origin_of"]
+__all__ = ["Duplicates", "Origin", "Pending", "origin_of"]
 
 _PER_ENTRY = 256
 _UNKNOWN = -1
@@ -44,7 +44,7 @@ def origin_of(copy: events.DeferredIntent) -> Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Twins:
+class Duplicates:
     """Copies of one intent in one partition of `deferred`, by partition: all but the last are `dropped`.
 
     The last one continues, `kept`: what the others knew of its keys is lost, so that each of them may be
@@ -109,7 +109,7 @@ class Pending:
                     found[place] = min(at, found.get(place, at))
         return found
 
-    def twins(self, ranges: Mapping[int, tuple[int, int]]) -> Twins:
+    def duplicates(self, ranges: Mapping[int, tuple[int, int]]) -> Duplicates:
         """Return which records of these ranges are copies of an intent of which a later copy waits, too.
 
         Two come to be when a micro-batch is processed again whose copies were written already. Later is by
@@ -124,7 +124,7 @@ class Pending:
             if out:
                 dropped[partition] = out
                 kept[partition] = frozenset(last[intent] for offset, intent in repeated if offset in out)
-        return Twins(dropped, kept)
+        return Duplicates(dropped, kept)
 
 
 def _latest(

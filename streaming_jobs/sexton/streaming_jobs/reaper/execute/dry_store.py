@@ -16,7 +16,7 @@ class DryStore:
 
     @property
     def calls(self) -> NoReturn:
-        """Never asked for: a dry run looks at no object."""
+        """Never asked for: a dry run reads no object."""
         raise NotImplementedError("a dry run does not reach the store")
 
     def delete_all(
@@ -28,7 +28,7 @@ class DryStore:
         return answer
 
     def look_up(self, bucket: str) -> Abilities:
-        """Return that a delete is a delete there: a dry run tells verdicts, not what a store would say."""
+        """Return that a delete is a delete there: a dry run shows verdicts, not what a store would say."""
         return Abilities(bucket, versioning=Versioning.OFF)
 
     abilities = look_up

@@ -1,7 +1,7 @@
 """The end of waiting: what a bucket held past the age limit is verified once more and gets its final outcome.
 
 What is gone is `absent`, what was seen is a dead letter that says why it waited. While a key may have been
-deleted by an earlier attempt and cannot be verified, its intent continues waiting: nobody is told that
+deleted by an earlier attempt and cannot be verified, its intent continues waiting: no outcome says that
 nothing happened to it.
 """
 

@@ -17,7 +17,7 @@ __all__ = ["JOBS", "Inbox"]
 T = TypeVar("T")
 
 JOBS = 4
-"""Looks, probes, erasing and prefixes under way at a time in one task."""
+"""Verifications, probes, erasures and prefixes under way at a time in one task."""
 
 
 @dataclass(slots=True)

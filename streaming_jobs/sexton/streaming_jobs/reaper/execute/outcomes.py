@@ -45,7 +45,7 @@ class Step(StrEnum):
 
 
 class Presence(StrEnum):
-    """What a look at an object showed; unknown is never a yes."""
+    """What the verification of an object showed; unknown is never a yes."""
 
     PRESENT = "present"
     ABSENT = "absent"
@@ -93,8 +93,8 @@ def step_of(
     """Return what to do about a key with this state, and its outcome so far.
 
     `may_be_gone`: an earlier attempt may have deleted it, or it names a version, of which a store may say
-    that the id is invalid once it is gone. `repeat_marks`: sending it twice leaves a trace (a second delete
-    marker), so it is verified before any repeat. `tries` counts how often this task sent it.
+    that the id is invalid once it is gone. `repeat_creates_marker`: sending it twice leaves a second delete
+    marker, so it is verified before any repeat. `tries` counts how often this task sent it.
     """
     unknown, code = state.effect_unknown, state.code or str(state.status or "")
     outcome = ItemOutcome(None, code, str(state), unknown=unknown)
@@ -127,7 +127,7 @@ def step_of(
 def after_verification(
     outcome: ItemOutcome, presence: Presence, earlier: Attempt | None, *, stood: bool = False
 ) -> tuple[Step, ItemOutcome]:
-    """Return what a look decides about a key whose outcome hung on it.
+    """Return what verification decides about a key whose outcome hung on it.
 
     Where another object stands under the key, and an earlier attempt may have deleted the one that was meant,
     that one is gone: `absent`. `stood` says that what stands there did so before that attempt: then the

@@ -17,7 +17,7 @@ class Result:
     """What became of an intent: keys by outcome, those that are not of the most common outcome by name.
 
     With `held` it has no outcome yet: it waits, `unknown` says whether some of its keys may be gone, and
-    `keys` which. `progress` is how far a prefix has come that waits, or, with `continues`, goes on in its
+    `keys` which. `progress` is how far a prefix has come that waits, or, with `continues`, continues in its
     next slice.
     """
 
@@ -32,7 +32,7 @@ class Result:
     continues: bool = False
 
     def name(self, key: str, outcome: ItemOutcome) -> None:
-        """Count a key, and tell its outcome by name."""
+        """Count a key, and name it with its outcome."""
         assert outcome.kind is not None
         self.counts[outcome.kind] += 1
         self.named.append((key, outcome))

@@ -1,6 +1,6 @@
-"""Sending: requests of each bucket's bucket, the jobs beside them, and taking in what comes back.
+"""Sending: each bucket's requests, the jobs beside them, and taking in what comes back.
 
-One thread queues, sends and takes in; see `buckets` for what waits where, `replies` for what an answer means.
+One thread queues, sends and takes in; `due` says what is next, `replies` what an answer means.
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from sexton.schemas.errors import EnvironmentFault
-from sexton.storage import MAX_KEYS, READY, Abilities, BatchResult, Delete, Deleter
-from sexton.streaming_jobs.reaper.execute.bucket import Batch, Bucket
+from sexton.storage import MAX_KEYS, READY, Abilities, BatchResult, Deleter
+from sexton.streaming_jobs.reaper.execute.bucket import Bucket, Denial, Probe
+from sexton.streaming_jobs.reaper.execute.due import Batch
 from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.inbox import JOBS, Inbox
-from sexton.streaming_jobs.reaper.execute.items import EraseAll, names_of
+from sexton.streaming_jobs.reaper.execute.items import EraseAll, Item, names_of
 from sexton.streaming_jobs.reaper.execute.jobs import denies_all, erase_key, fault_of_call
+from sexton.streaming_jobs.reaper.execute.key_states import State
 from sexton.streaming_jobs.reaper.execute.outcomes import SLOW_BUCKET, ItemOutcome, Step, is_throttled
 from sexton.streaming_jobs.reaper.execute.paced import OnePacer, PacedDeleter
 from sexton.streaming_jobs.reaper.execute.replies import Replies
@@ -30,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Sender:
-    """Works the buckets of one task off.
+    """Sends what the buckets of one task have due.
 
     `later` are the intents of which more is to come once all is acknowledged that was queued, `last` those
     that come after them; their turns are the stage's. `fault` is what is wrong with everything, once
@@ -67,7 +70,7 @@ class Sender:
     def pump(self, bucket: Bucket) -> None:
         """Take in what has come back, and send what fills a request."""
         self.inbox.take_in()
-        if len(bucket.waiting) >= MAX_KEYS:
+        if len(bucket.due.plain) >= MAX_KEYS:
             self._advance(bucket, flush=False)
 
     def _advance(self, bucket: Bucket, *, flush: bool) -> None:
@@ -75,7 +78,7 @@ class Sender:
             return
         now = self.clock()
         while self._may_send(bucket, now):
-            size = bucket.next_size(now, flush=flush)
+            size = bucket.due.next_size(now, bucket.pace.most, flush=flush)
             if not size:
                 break
             wait_s = self.pacer.take(bucket.name, size)
@@ -103,7 +106,6 @@ class Sender:
         self.keys_sent += len(batch.items)
         self.retried += len(batch.items) if batch.again else 0
         bucket.out += 1
-        batch.probed = bucket.probed
         future = self.deleter.delete_all(bucket.name, batch.items, bypass_governance=bucket.bypass)
         self.inbox.expect(future, lambda result: self._replied(bucket, batch, number, result))
 
@@ -134,18 +136,19 @@ class Sender:
         self.fault = self.fault or fault
 
     def _start_jobs(self, bucket: Bucket) -> None:
-        if bucket.asking and bucket.denies_all is None and not bucket.jobs:
+        if bucket.denial is Denial.ASKING and not bucket.jobs:
             under = self.probes_under.get(bucket.name, "")
             self.job(bucket, lambda: denies_all(self.paced(bucket.name), bucket.name, under), self._answered)
-        if not bucket.probing and (bucket.untried or bucket.needs_probe()):
-            bucket.probing = True
+        if bucket.probe is Probe.UNPROBED and bucket.needs_probe():
+            bucket.probe = Probe.PROBING
             self.probe(bucket)
-        if bucket.to_verify and self.inbox.jobs < JOBS and (bucket.probed or not bucket.probing):
+        to_verify = bucket.keys.all_in(State.TO_VERIFY)
+        if to_verify and self.inbox.jobs < JOBS and bucket.probe is not Probe.PROBING:
             self._verify(bucket, bucket.next_to_verify())
-        while bucket.erasing and self.inbox.jobs < JOBS:
-            self._erase(bucket, bucket.erasing.pop())
+        while bucket.due.alone and self.inbox.jobs < JOBS:
+            self._erase(bucket, bucket.next_alone())
 
-    def _verify(self, bucket: Bucket, asked: dict[str | Delete, ItemOutcome]) -> None:
+    def _verify(self, bucket: Bucket, asked: dict[Item, ItemOutcome]) -> None:
         keys, versions = names_of(asked)
         self.job(
             bucket,
@@ -161,29 +164,31 @@ class Sender:
         )
 
     def _probed(self, bucket: Bucket, abilities: Abilities) -> None:
-        bucket.probed = bucket.abilities is not None
+        if bucket.abilities is not None:
+            bucket.probe = Probe.PROBED
         bucket.abilities = abilities
-        self.replies.probed(bucket)
-        waiting, bucket.unprobed = bucket.unprobed, []
+        if bucket.probe is Probe.PROBED:
+            self.replies.probed(bucket)
+        waiting, bucket.unstarted = bucket.unstarted, []
         for execution in waiting:
-            execution.start(self)
+            execution.attempt(partial(execution.start, self), None)
         self._advance(bucket, flush=False)
 
     @staticmethod
     def _answered(bucket: Bucket, denies: bool) -> None:
-        bucket.denies_all, bucket.asking = denies, False
+        bucket.denial = Denial.DENIES_ALL if denies else Denial.ALLOWS
 
     def _failed(self, bucket: Bucket, error: BaseException) -> None:
         step, outcome = fault_of_call(error)
         if step is Step.ENVIRONMENT:
             self.note(outcome.detail)
-        elif step is Step.RETRY and (bucket.abilities is None or bucket.untried):
+        elif step is Step.RETRY and (bucket.abilities is None or bucket.probe is Probe.PROBING):
             # The probe was throttled or cut: once more, while the failure threshold is not reached.
             self.replies.slow_down(bucket, outcome)
-            if bucket.breaker.opened is None:
+            if not bucket.is_open:
                 bucket.probe_due = bucket.pace.not_before
         else:
-            self.replies.open_circuit(bucket, outcome)
+            bucket.open_circuit(outcome)
 
     def _replied(self, bucket: Bucket, batch: Batch, number: int, result: BatchResult) -> None:
         bucket.out -= 1
@@ -223,6 +228,7 @@ class Sender:
         """Raise what is wrong with everything, once nothing is under way."""
         if self.fault is None:
             return
+        # A request that outlived its task could delete beside the next try, which verifies what is there.
         while self.inbox.awaits:
             self.inbox.wait(None)
         raise EnvironmentFault(self.fault)
@@ -232,14 +238,14 @@ class Sender:
             self.probe(bucket)
 
     def _cut_slow(self, bucket: Bucket) -> None:
-        """Close a throttled bucket after its slice of time where other buckets' receipts wait for this
-        task.
+        """Open a throttled bucket's circuit after its slice of time where other buckets' receipts wait for
+        this task.
         """
-        if len(self.buckets) < 2 or not bucket.tries:
+        if len(self.buckets) < 2 or not bucket.keys:
             return
-        if self.out_of_time() and bucket.has_unsent:
-            self.replies.open_circuit(
-                bucket, ItemOutcome(None, SLOW_BUCKET, "its slice of time is over: the rest continues later")
+        if self.out_of_time() and bucket.due.has_requests:
+            bucket.open_circuit(
+                ItemOutcome(None, SLOW_BUCKET, "its slice of time is over: the rest continues later")
             )
 
     def _next_due(self) -> float | None:
@@ -248,8 +254,8 @@ class Sender:
         for bucket in self.buckets.values():
             if bucket.probe_due is not None:
                 waits.append(bucket.probe_due - now)
-            if bucket.has_unsent:
-                due = bucket.due(now)
+            if bucket.due.has_requests:
+                due = bucket.next_due_at(now)
                 if due > now or not self.inbox.awaits:
                     waits.append(due - now)
         return max(min(waits), 0.001) if waits else None

@@ -1,4 +1,4 @@
-"""Looking at objects by HEAD requests, several at a time: there, absent, or not to be reported.
+"""Verifying objects by HEAD requests, several at a time: there, absent, or not to be reported.
 
 A key is absent only where the store says so of this key while its bucket is there. Whatever is denied, fails,
 or could be another key's answer is unknown: who takes it for absent writes a receipt without its effect.
@@ -32,14 +32,14 @@ from sexton.streaming_jobs.reaper.execute.outcomes import Presence
 __all__ = ["Verification", "state_of", "verify", "verify_each"]
 
 _THREADS = 8
-_MOST_MISSES = 16  # looks without an answer, none between them with one: the others are not asked
+_MOST_MISSES = 16  # requests without an answer, none between them with one: the others are not asked
 _PAUSE_S = 0.2
 _AGAIN = (Kind.TRANSIENT, Kind.UNKNOWN, Kind.UNACCOUNTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What one look showed; `state` says why it is unknown.
+    """What one verification showed; `state` says why it is unknown.
 
     `age_s` is for how many seconds at least the object has stood there, by the store's own clock; None where
     that cannot be determined.
@@ -81,7 +81,7 @@ def verify_each(
     threads: int = _THREADS,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Verification]:
-    """Return each key's look with the reason of what is unknown; no answer of a store raises.
+    """Return each key's verification with the reason of what is unknown; no answer of a store raises.
 
     A current delete marker is absent; a version that is a marker is there. What fails is asked twice.
     """
@@ -89,7 +89,7 @@ def verify_each(
     names = list(dict.fromkeys(keys))
     if not names:
         return {}
-    with ThreadPoolExecutor(min(max(threads, 1), len(names)), thread_name_prefix="sexton-look") as pool:
+    with ThreadPoolExecutor(min(max(threads, 1), len(names)), thread_name_prefix="sexton-verify") as pool:
         found = dict(zip(names, pool.map(verification.at, names), strict=True))
     return verification.with_bucket(found)
 
@@ -119,7 +119,7 @@ class _Verification:
     bare: set[str] = field(default_factory=set)
 
     def at(self, key: str) -> Verification:
-        """Look at one key, unless nobody answers any more."""
+        """Verify one key, unless nobody answers any more."""
         problem = key_problem(key)
         if problem is not None:
             return Verification(Presence.UNKNOWN, key_state(problem))
@@ -135,11 +135,11 @@ class _Verification:
         return found
 
     def with_bucket(self, found: dict[str, Verification]) -> dict[str, Verification]:
-        """Return the looks; a bare 404 is only absent when the bucket is there, since it answers so too."""
+        """Return what was found; a bare 404 is only absent where the bucket is there: it answers so, too."""
         if not self.bare:
             return found
         try:
-            # After the looks: a bucket that is there now was there when they were answered.
+            # After the requests: a bucket that is there now was there when they were answered.
             self.calls.check_bucket(self.bucket)
         except (StoreRefused, StoreUnavailable) as error:
             unknown = Verification(Presence.UNKNOWN, state_of(error))

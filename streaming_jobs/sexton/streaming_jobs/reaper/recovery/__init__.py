@@ -1,1 +1,1 @@
-"""What earlier attempts may have done, and who may go on: checkpoint, lock, receipts."""
+"""What earlier attempts may have done, and who may continue: checkpoint, lock, receipts."""

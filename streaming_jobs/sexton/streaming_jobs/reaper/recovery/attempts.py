@@ -44,7 +44,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class SentBefore:
-    """Offsets by partition below which a record may have been worked on; receipts that say `changed`.
+    """Offsets by partition below which a record may have been processed; receipts that say `changed`.
 
     `said_changed` holds (partition, offset) of intents, None when the receipts were not looked through.
     `since_s` is when the work was begun, seconds since 1970.
@@ -57,7 +57,7 @@ class SentBefore:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """First records that were worked on once more: at or above `first`, by intents partition.
+    """First records that were processed once more: at or above `first`, by intents partition.
 
     An attempt before may have written copies to the delay queue that know nothing of it; `at_s` is when the
     last replay began, seconds since 1970.

@@ -1,38 +1,31 @@
-"""Spark's checkpoint as the reaper reads it, and the file beside it that says what it belongs to.
-
-Offsets mean nothing without the topic they count: a re-created topic starts again at 0, and a checkpoint of
-the old one would skip its first intents or read positions that prove nothing. So the checkpoint is bound to
-cluster id and topic id at the first start, and refused with any other (F-8). What retention has taken away
-below the committed offsets is named before Spark is asked to read it (F-9).
-"""
+"""Spark's checkpoint as the reaper reads it, and the reaper's own files beside Spark's."""
 
 from __future__ import annotations
 
 import json
 import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sexton.schemas.errors import InvalidSettings, SextonError
+from sexton.schemas.errors import InvalidSettings
+from sexton.streaming_jobs.reaper.recovery.binding import (
+    BINDING,
+    HINT_DAMAGED,
+    Binding,
+    CheckpointRefused,
+    damaged,
+)
 
 __all__ = [
-    "Binding",
     "Checkpoint",
-    "CheckpointRefused",
-    "check_binding",
-    "check_retention",
     "local_identity",
     "parse_offsets",
 ]
 
-_FORMAT = 1
-_NAME = "sexton-binding.json"
 _METADATA = "metadata"
 _IDENTITY = "sexton-id"
 _WAITING = "sexton-waiting"
@@ -47,49 +40,6 @@ _SPARKS = ("commits", "offsets", "sources", "state", "lost+found")  # Spark's, a
 _STARTED = "sources/0/0"  # where the first micro-batch starts
 
 
-class CheckpointRefused(SextonError):
-    """The checkpoint may not be used as things are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """What a checkpoint belongs to."""
-
-    cluster_id: str
-    topic: str
-    topic_id: str
-
-    def to_text(self) -> str:
-        """Return the text that is stored."""
-        return json.dumps(
-            {
-                "format": _FORMAT,
-                "cluster_id": self.cluster_id,
-                "topic": self.topic,
-                "topic_id": self.topic_id,
-            }
-        )
-
-    @classmethod
-    def parse(cls, text: str) -> Binding:
-        """Return the binding in a text; raises CheckpointRefused when it is damaged or of a newer format."""
-        try:
-            raw = json.loads(text)
-            if raw["format"] != _FORMAT:
-                raise CheckpointRefused(
-                    f"{_NAME} has a format that this version does not know: {raw['format']}",
-                    hint=_HINT_DAMAGED,
-                )
-            return cls(str(raw["cluster_id"]), str(raw["topic"]), str(raw["topic_id"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise _damaged(_NAME, str(error)) from error
-
-
-_HINT_DAMAGED = "docs/operating.md, 'A damaged checkpoint': start with a new one, replays are harmless"
-_HINT_OTHER = "docs/operating.md, 'Another topic under the checkpoint': start with a new checkpoint"
-_HINT_LOST = "docs/operating.md, 'Intents lost to retention': start with a new checkpoint once you know why"
-
-
 _HINT_SCHEME = (
     "a path without a scheme is local; for s3a and others Spark needs a package: docs/operating.md,"
     " 'No checkpoint is set'"
@@ -100,59 +50,25 @@ def _java_message(error: Py4JJavaError) -> str:
     return str(error.java_exception.toString()).partition("\n")[0]
 
 
-def check_binding(found: Binding | None, now: Binding) -> None:
-    """Raise CheckpointRefused unless the checkpoint is unbound or bound to what is there now."""
-    if found is None or found == now:
-        return
-    for what, then, today in (
-        ("Kafka cluster", found.cluster_id, now.cluster_id),
-        ("topic", found.topic, now.topic),
-        (f"topic id of {now.topic}", found.topic_id, now.topic_id),
-    ):
-        if then != today:
-            raise CheckpointRefused(
-                f"the checkpoint belongs to another {what}: {then}, found {today}", hint=_HINT_OTHER
-            )
-
-
-def check_retention(
-    committed: Mapping[int, int], earliest: Mapping[int, int], topic: str = "", hint: str | None = None
-) -> None:
-    """Raise CheckpointRefused that names the first range which is gone before it was processed."""
-    where = f"topic {topic}, " if topic else ""
-    for partition, offset in sorted(committed.items()):
-        first = earliest.get(partition)
-        if first is None:
-            raise CheckpointRefused(
-                f"a partition of the checkpoint does not exist: {partition}", hint=hint or _HINT_OTHER
-            )
-        if first > offset:
-            raise CheckpointRefused(
-                f"intents were removed before they were processed: {where}partition {partition}, "
-                f"offsets {offset} to {first - 1}",
-                hint=hint or _HINT_LOST,
-            )
-
-
 def parse_offsets(text: str, topic: str, name: str = "offsets") -> dict[int, int]:
     """Return the offsets by partition in one of Spark's offset files; raises CheckpointRefused."""
     try:
         raw = json.loads(text.rstrip("\n").rpartition("\n")[2])
         return {int(partition): int(offset) for partition, offset in raw[topic].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(name, f"no offsets of {topic} in it: {type(error).__name__}: {error}") from error
+        raise damaged(name, f"no offsets of {topic} in it: {type(error).__name__}: {error}") from error
 
 
 def check_log_file(text: str, name: str) -> None:
     """Raise CheckpointRefused unless one of Spark's files is whole: its version, then lines of JSON."""
     version, *lines = text.lstrip("\0").rstrip("\n").split("\n")
     if not version.startswith("v") or not lines:
-        raise _damaged(name, "it is cut or empty" if len(text) < _SHORTEST else "it is no file of Spark's")
+        raise damaged(name, "it is cut or empty" if len(text) < _SHORTEST else "it is no file of Spark's")
     try:
         for line in lines:
             json.loads(line)
     except ValueError as error:
-        raise _damaged(name, f"it is cut, or no JSON: {error}") from error
+        raise damaged(name, f"it is cut, or no JSON: {error}") from error
 
 
 def local_identity(path: str) -> str | None:
@@ -169,10 +85,6 @@ def local_identity(path: str) -> str | None:
     except (OSError, ValueError):
         return None
     return text if len(text) == _ID_LENGTH else None
-
-
-def _damaged(name: str, why: str) -> CheckpointRefused:
-    return CheckpointRefused(f"the checkpoint is damaged: {name}: {why}", hint=_HINT_DAMAGED)
 
 
 class Checkpoint:
@@ -213,13 +125,13 @@ class Checkpoint:
             if text is not None and len(text) == _ID_LENGTH:
                 return text
             time.sleep(_READ_AGAIN_S)  # it is being written
-        raise _damaged(_IDENTITY, "it is no id")
+        raise damaged(_IDENTITY, "it is no id")
 
     def _check_nobody_elses(self) -> None:
         """Raise CheckpointRefused for a folder in which somebody else's files are: it is none of ours."""
         found = self._fs.listStatus(self._root) if self._fs.exists(self._root) else []
         names = sorted(str(status.getPath().getName()) for status in found)
-        ours = (_NAME, _METADATA, _WAITING, _WAITING_BEGUN, *_SPARKS)
+        ours = (BINDING, _METADATA, _WAITING, _WAITING_BEGUN, *_SPARKS)
         others = [name for name in names if name not in ours and not name.startswith(".")]
         if others:
             raise CheckpointRefused(
@@ -229,18 +141,18 @@ class Checkpoint:
 
     def binding(self) -> Binding | None:
         """Return what the checkpoint is bound to, None for a new one; raises CheckpointRefused."""
-        text = self._read(_NAME)
+        text = self._read(BINDING)
         if text is not None:
             return Binding.parse(text)
         if self._list("offsets"):
             raise CheckpointRefused(
-                f"the checkpoint is in use and not bound to a topic: {_NAME} is missing", hint=_HINT_DAMAGED
+                f"the checkpoint is in use and not bound to a topic: {BINDING} is missing", hint=HINT_DAMAGED
             )
         return None
 
     def bind(self, binding: Binding) -> None:
         """Bind a new checkpoint, before Spark writes anything into it."""
-        self._write(self._path(_NAME), binding.to_text(), overwrite=False)
+        self._write(self._path(BINDING), binding.to_text(), overwrite=False)
 
     def check_whole(self) -> None:
         """Return when each file of Spark's is there and whole that it reads at a start, and we do.
@@ -262,7 +174,7 @@ class Checkpoint:
         for name in names:
             text = self._read(name)
             if text is None:
-                raise _damaged(name, "it is missing")
+                raise damaged(name, "it is missing")
             self._check_file(name, text)
 
     def _check_file(self, name: str, text: str) -> None:
@@ -271,7 +183,7 @@ class Checkpoint:
                 if not json.loads(text)["id"]:
                     raise ValueError("no id in it")
             except (ValueError, KeyError, TypeError) as error:
-                raise _damaged(name, f"it is cut, or no JSON: {error!r}") from error
+                raise damaged(name, f"it is cut, or no JSON: {error!r}") from error
             return
         check_log_file(text, name)
         if not name.startswith("commits/"):
@@ -300,7 +212,7 @@ class Checkpoint:
     def _offsets(self, name: str) -> dict[int, int]:
         text = self._read(name)
         if text is None:
-            raise _damaged(name, "it is missing")
+            raise damaged(name, "it is missing")
         return parse_offsets(text, self._topic, name)
 
     def waiting(self) -> str | None:
@@ -330,9 +242,7 @@ class Checkpoint:
         draft = self._path(f"{folder}/draft")
         self._write(draft, text, overwrite=True)
         if not self._fs.rename(draft, self._path(f"{folder}/{number}")):
-            raise CheckpointRefused(
-                f"the checkpoint cannot be written: {folder}/{number}", hint=_HINT_DAMAGED
-            )
+            raise CheckpointRefused(f"the checkpoint cannot be written: {folder}/{number}", hint=HINT_DAMAGED)
         for old in sorted(numbers)[:-_KEPT]:
             self._fs.delete(self._path(f"{folder}/{old}"), False)
 
@@ -371,6 +281,6 @@ class Checkpoint:
             if error.java_exception.getClass().getSimpleName() != _BAD_CHECKSUM:
                 raise
             # A local file system keeps a sum beside each file: it was changed by something else than Spark.
-            raise _damaged(name, f"it was changed or cut: {_java_message(error)}") from error
+            raise damaged(name, f"it was changed or cut: {_java_message(error)}") from error
         finally:
             stream.close()

@@ -19,7 +19,7 @@ from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 __all__ = ["GONE", "Before", "before_of", "progress_of"]
 
 GONE = (OutcomeKind.DELETED, OutcomeKind.ABSENT)
-"""Words of keys that are gone."""
+"""Outcomes of keys that are gone."""
 
 _MOST_RANGES = 50_000  # in one record of the deferred topic; beyond, all keys go again
 _MOST_REQUEST_IDS = 100
@@ -71,17 +71,17 @@ def progress_of(
     done: Mapping[int, tuple[OutcomeKind, str]], unknown: Mapping[int, Attempt], request_ids: Sequence[str]
 ) -> events.KeyProgress | None:
     """Return what is written of the keys of an intent that waits; None where it would be too much."""
-    by_word: dict[tuple[OutcomeKind, str], list[int]] = {}
+    by_outcome: dict[tuple[OutcomeKind, str], list[int]] = {}
     for number in sorted(done):
-        by_word.setdefault(done[number], []).append(number)
-    found = [events.DoneKeys(*named, _ranges(numbers)) for named, numbers in by_word.items()]
-    doubtful = _ranges(sorted(unknown))
+        by_outcome.setdefault(done[number], []).append(number)
+    found = [events.DoneKeys(*named, _ranges(numbers)) for named, numbers in by_outcome.items()]
+    uncertain = _ranges(sorted(unknown))
     since = [earlier.since for earlier in unknown.values()]
     known = [each for each in since if each is not None]
     first = datetime.fromtimestamp(min(known), UTC) if known and len(known) == len(since) else None
-    if sum(len(each.ranges) for each in found) + len(doubtful) > 2 * _MOST_RANGES:
+    if sum(len(each.ranges) for each in found) + len(uncertain) > 2 * _MOST_RANGES:
         return None
-    return events.KeyProgress(found, doubtful, first, list(request_ids)[-_MOST_REQUEST_IDS:])
+    return events.KeyProgress(found, uncertain, first, list(request_ids)[-_MOST_REQUEST_IDS:])
 
 
 def _ranges(numbers: Iterable[int]) -> list[int]:

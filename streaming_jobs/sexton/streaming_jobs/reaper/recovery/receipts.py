@@ -1,4 +1,4 @@
-"""What may have been worked on before this start: records that were begun and not committed.
+"""What may have been processed before this start: records that were begun and not committed.
 
 Their deletes may have been sent, and some of their receipts written. The receipts are looked through for
 one outcome: where an object was `changed` then, it still is; where no receipt says so and another object
@@ -18,7 +18,8 @@ from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue, parse_begun
 from sexton.streaming_jobs.reaper.recovery.attempts import SentBefore
-from sexton.streaming_jobs.reaper.recovery.checkpoint import Binding, Checkpoint
+from sexton.streaming_jobs.reaper.recovery.binding import Binding
+from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint
 
 __all__ = ["sent_before", "waited_before"]
 
@@ -27,7 +28,7 @@ _ANSWER_S = 10.0
 
 
 def sent_before(settings: Settings, checkpoint: Checkpoint, binding: Binding, cluster: Cluster) -> SentBefore:
-    """Return what may have been worked on before; raises KafkaUnavailable, CheckpointRefused."""
+    """Return what may have been processed before; raises KafkaUnavailable, CheckpointRefused."""
     planned = checkpoint.planned()
     if planned is not None:
         ends, begun_at = planned
@@ -43,7 +44,7 @@ def sent_before(settings: Settings, checkpoint: Checkpoint, binding: Binding, cl
 def waited_before(
     settings: Settings, checkpoint: Checkpoint, binding: Binding, delay_queue: DelayQueue
 ) -> SentBefore:
-    """Return what of the delay queue may have been worked on and was not committed; raises as the above."""
+    """Return what of the delay queue may have been processed and was not committed; raises as the above."""
     ends, since_s = parse_begun(checkpoint.waiting_begun(), delay_queue.place)
     if all(end <= delay_queue.done.get(partition, 0) for partition, end in ends.items()):
         return SentBefore()

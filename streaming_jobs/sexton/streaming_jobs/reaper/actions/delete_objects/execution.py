@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sexton.schemas.actions import DeleteMode, DeleteObjects
 from sexton.schemas.events import OutcomeKind
@@ -63,6 +63,8 @@ class ObjectsExecution(Execution):
 
     def proceed(self, sender: Sender) -> bool:
         """Queue the next phase if everything before it is gone; return whether more are to come."""
+        # Here data dies whose commit object must be gone: one key that is not, or may not be, stops the rest.
+        # What stays is named in the dead letter, and its replay begins with the same phase.
         self.blocked = self.blocking()
         if self.blocked is not None:
             return False
@@ -108,21 +110,17 @@ class ObjectsExecution(Execution):
         # A dry run does not know what the store can check.
         items = keys if sender.dry else self.items(keys)
         self.phases.append(items)
-        plain = items is keys
         touched = self.touched(items)
         if touched:
             known = bucket.sent_before
             known.update((item, attempt.beside(known.get(item))) for item, attempt in touched.items())
-        new: Sequence[Any] = bucket.unseen(keys) if plain else bucket.unseen_items(items)
-        if not new:
-            return
-        if touched and bucket.creates_markers:
-            new = bucket.verify_first(new)
-        if plain:
-            bucket.waiting.items += new  # type: ignore[arg-type]  # they are this intent's keys
-            bucket.users.add(self, len(new))
+        verify = bool(touched) and bucket.creates_markers
+        if items is keys:
+            new = bucket.unseen(keys)
+            bucket.due.queue_plain(self, bucket.verify_first(new) if verify else new)
         else:
-            bucket.queue(self, new)
+            others = bucket.unseen_items(items)
+            bucket.due.queue(self, bucket.verify_first(others) if verify else others)
 
     # -- what became of it
 
@@ -144,7 +142,7 @@ class ObjectsExecution(Execution):
 
     def outcome(self, item: Item) -> ItemOutcome | None:
         """Return a queued item's outcome, None for plainly gone."""
-        return self.final_outcomes.get(item) or self.bucket.outcomes.get(item)
+        return self.final_outcomes.get(item) or self.bucket.keys.outcome(item)
 
     def outcomes(self) -> Iterator[tuple[Item, ItemOutcome | None]]:
         """Yield each item that was queued with its outcome, None for plainly gone."""
@@ -161,7 +159,7 @@ class ObjectsExecution(Execution):
         if self.held is not None:
             return self.held
         bad = [refused.outcome for refused in self.refused]
-        if self.bucket.outcomes or self.final_outcomes:
+        if self.bucket.keys or self.final_outcomes:
             met = map(self.outcome, chain.from_iterable(self.phases[self.clear :]))
             # What stands under a key of this phase may need what a later phase would delete.
             bad += [f for f in met if f is not None and (f.kind not in GONE or f.stands)]

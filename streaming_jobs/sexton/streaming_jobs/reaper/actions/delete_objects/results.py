@@ -42,16 +42,13 @@ def _of_keys(execution: ObjectsExecution, result: Result) -> None:
         return
     bucket = execution.bucket
     for items in execution.phases:
-        met = (
-            [item for item in items if execution.outcome(item)]
-            if bucket.outcomes or execution.final_outcomes
-            else []
-        )
+        some_met = bucket.keys or execution.final_outcomes
+        met = [item for item in items if execution.outcome(item)] if some_met else []
         untroubled = [item for item in items if not execution.outcome(item)] if met else items
         if untroubled:
             result.counts[OutcomeKind.DELETED] += len(untroubled)
             result.effects.update(bucket.effects(untroubled))
-            result.unknown = result.unknown or bool(bucket.outcomes)  # what waits as a whole is gone in part
+            result.unknown = result.unknown or bool(bucket.keys)  # what waits as a whole is gone in part
         _add_outcomes(met, execution, bucket, result)
     for refusal in execution.refused:
         result.name(refusal.key, refusal.outcome)
@@ -88,8 +85,8 @@ def untried(
     result = Result()
     before = before or Before(action.phases, unknown=frozenset(action.keys))
     _add_before(action, before, result)
-    doubtful = [key for phase in before.left for key in phase if key in before.unknown]
-    found = verify(deleter, action.bucket, doubtful)
+    uncertain = [key for phase in before.left for key in phase if key in before.unknown]
+    found = verify(deleter, action.bucket, uncertain)
     for key in chain.from_iterable(before.left):
         shown = found[key].presence if key in found else Presence.PRESENT
         if shown is Presence.UNKNOWN:

@@ -104,7 +104,7 @@ class PrefixExecution(Execution):
             sender.note(str(step.fault))
         bucket.done += step.state is PrefixState.DONE
         if step.fault is not None and step.state is PrefixState.BUCKET:
-            sender.replies.open_circuit(bucket, ItemOutcome(None, step.fault.code, str(step.fault)))
+            bucket.open_circuit(ItemOutcome(None, step.fault.code, str(step.fault)))
 
     def _held(self) -> ItemOutcome | None:
         """Return why nothing was tried: the bucket was closed before, or while it was the prefix's turn."""

@@ -22,6 +22,7 @@ from sexton.storage import (
     Kind,
     Listed,
     ListedVersion,
+    NewestLast,
     Slice,
     StoreRefused,
     Versioning,
@@ -163,6 +164,7 @@ class _Objects:
         for entry in objects:
             if entry.key != self._action.tombstone:
                 page.listed += 1
+                # The promise is about the prefix alone: what a store lists beside it is somebody else's.
                 wrong = _wrong(entry, self._action.prefix)
                 if wrong is None:
                     keys[entry.key] = None
@@ -213,11 +215,7 @@ class _Objects:
 
 
 class _Versions:
-    """All versions and markers, each by its id, older ones before the newest of their key.
-
-    Were the newest gone first, an older one would come to light. Where the older ones of a page's last key
-    may stand on the next page, its newest is carried over to it.
-    """
+    """All versions and markers, each by its id, the newest of a key last."""
 
     effect = "erased"
 
@@ -225,31 +223,21 @@ class _Versions:
         self._deleter = deleter
         self._action = action
         self._bypass = bypass_governance
-        self._carried: ListedVersion | None = None
-        self._stuck_key: str | None = None
+        self._page, self._denials_final = Page(), False
+        self._order = NewestLast(self._erase)
 
     def page(self, after: Mark | None, limit: int, *, denials_final: bool) -> Page:
         if not isinstance(after, VersionMark):
             # A new pass, or the start of a step, after all versions of the key.
-            self._carried = self._stuck_key = None
+            self._order = NewestLast(self._erase)
             after = None if after is None else VersionMark(after, "")
         try:
             found = self._deleter.calls.version_slice(self._action.bucket, self._action.prefix, after, limit)
         except (StoreRefused, EnvironmentFault) as error:
             return Page.of_error(error)
-        page = Page(after=found.after)
-        versions = self._due(page, found.versions)
-        older = [version for version in versions if not version.is_latest]
-        newest = [version for version in versions if version.is_latest]
-        if self._carried is not None:
-            newest.insert(0, self._carried)
-        staying = self._erase(page, older, denials_final) | {self._stuck_key}
+        page = self._begin(Page(after=found.after), denials_final)
         last = found.versions[-1].key if found.after is not None and found.versions else None
-        self._stuck_key = last if last in staying else None
-        free = [version for version in newest if version.key not in staying]
-        page.kept = len(newest) - len(free)
-        self._carried = next((version for version in free if version.key == last), None)
-        self._erase(page, [version for version in free if version.key != last], denials_final)
+        page.kept = self._order.take(self._due(page, found.versions), last)
         return page
 
     def names(self) -> tuple[list[str], bool]:
@@ -267,10 +255,13 @@ class _Versions:
         if not found.encoded:
             page.failed.append((key, _UNREADABLE))
             return page
-        older = [version for version in found.versions if not version.is_latest]
-        newest = [version for version in found.versions if version.is_latest]
-        if not self._erase(page, older, True) and found.after is None:
-            self._erase(page, newest, True)
+        self._begin(page, denials_final=True)
+        NewestLast(self._erase).take(found.versions, key if found.after is not None else None)
+        return page
+
+    def _begin(self, page: Page, denials_final: bool) -> Page:
+        """Have what is erased from now on counted in this page."""
+        self._page, self._denials_final = page, denials_final
         return page
 
     def _due(self, page: Page, versions: Sequence[ListedVersion]) -> list[ListedVersion]:
@@ -286,9 +277,9 @@ class _Versions:
                     page.failed.append((version.key, wrong))
         return list(due.values())
 
-    def _erase(self, page: Page, versions: Sequence[ListedVersion], denials_final: bool) -> set[str | None]:
+    def _erase(self, versions: Sequence[ListedVersion]) -> set[str]:
         """Erase versions and return the keys of those that stay."""
-        staying: set[str | None] = set()
+        page, staying = self._page, set()
         # One more than a page may be due: with that of the page before.
         for start in range(0, len(versions), MAX_KEYS):
             part = versions[start : start + MAX_KEYS]
@@ -301,5 +292,5 @@ class _Versions:
                 page.note(part[index].key, state)
                 if state.kind is not Kind.ABSENT:
                     staying.add(part[index].key)
-            page.read(result, denials_final=denials_final)
+            page.read(result, denials_final=self._denials_final)
         return staying

@@ -33,7 +33,7 @@ _NAMED = 1000
 _MOST_MISSES = 5  # requests in a row that got nothing done, before the bucket waits
 _MOST_STUCK = 4  # whole passes in a row that got nothing done
 _MOST_ROUNDS = 5  # whole passes in a row that met new objects
-_MOST_TRIES = 100  # slices of the tombstone's versions, or looks at it
+_MOST_TRIES = 100  # slices of the tombstone's versions, or listings of it
 _LONGEST_WAIT_S = 5.0
 _REQUEST_IDS = 100
 
@@ -49,7 +49,7 @@ def work_prefix(
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = random.random,
 ) -> PrefixStep:
-    """Work on a prefix until it is done, `max_objects` were worked on, or `deadline` says that time is up.
+    """Work on a prefix until it is done, `max_objects` were processed, or `deadline` says that time is up.
 
     At least one page is worked in any case. Nothing that a store answers raises. Governance retention is
     only bypassed where both the action asks for it and `allow_bypass` is set. Raises InvalidEvent for a
@@ -284,6 +284,8 @@ class _Work:
         """Delete the tombstone, now that nothing else is there; then the prefix is done."""
         note = f"{self.added} objects came while it was worked" if self.added else ""
         tombstone = self.action.tombstone
+        # The owner's mark that it is being deleted: gone before the rest, what is left looks alive, and no
+        # replay would know of it.
         if tombstone is None or done.failed_count:
             return self._end(done, note)
         self.first_pass, self.misses = False, 0

@@ -19,11 +19,11 @@ from sexton.streaming_jobs.reaper.deferred import delay_queue
 from sexton.streaming_jobs.reaper.deferred.consumer import DeferredConsumer
 from sexton.streaming_jobs.reaper.deferred.delay_queue import (
     Place,
-    parse_doubted,
+    parse_uncertain,
     parse_waiting,
     waiting_text,
 )
-from sexton.streaming_jobs.reaper.deferred.pending import Origin, Pending, Twins, origin_of
+from sexton.streaming_jobs.reaper.deferred.pending import Duplicates, Origin, Pending, origin_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WAITS: dict[str, Any] = {"reaper_patience_s": 0.2, "reaper_defer_delays_s": (3600.0,)}
@@ -106,7 +106,10 @@ def noted(*origins: tuple[int, Origin | None]) -> Pending:
 def test_what_is_no_copy_of_the_same_intent_is_never_dropped() -> None:
     """I2: neither another delay's, nor a replay's at the same position, nor what cannot be read."""
     a, other = Origin(0, 7, 1), Origin(0, 7, 2)
-    assert noted((0, a), (1, a), (0, other), (0, None), (0, None)).twins({0: (0, 5), 1: (0, 1)}) == Twins()
+    assert (
+        noted((0, a), (1, a), (0, other), (0, None), (0, None)).duplicates({0: (0, 5), 1: (0, 1)})
+        == Duplicates()
+    )
 
     ids = [
         origin_of(events.DeferredIntent(events.Position(topic_id, 0, 7), NOW, "r", "", 1, None, None, value))
@@ -126,20 +129,20 @@ def test_one_copy_of_each_intent_always_stays(
     pending = noted(*((partition, Origin(0, at, digest)) for partition, at, digest in found))
     start, end = min(bounds), max(bounds)
     pending.done(0, start)
-    twins = pending.twins({0: (start, end)})
+    duplicates = pending.duplicates({0: (start, end)})
 
     own = [(at, digest) for partition, at, digest in found if partition == 0]
     last = {intent: offset for offset, intent in enumerate(own)}
     expected = {offset for offset in range(start, min(end, len(own))) if last[own[offset]] != offset}
-    assert set(twins.dropped.get(0, ())) == expected
-    assert set(twins.kept.get(0, ())) == {last[own[offset]] for offset in expected}
+    assert set(duplicates.dropped.get(0, ())) == expected
+    assert set(duplicates.kept.get(0, ())) == {last[own[offset]] for offset in expected}
 
 
-def test_doubts_have_a_golden_form_and_the_older_one_is_read() -> None:
+def test_uncertain_copies_have_a_golden_form_and_the_older_one_is_read() -> None:
     """The persisted form is fixed; format 1, which has no doubts, is read."""
     place = Place("deferred", "id", 3)
     text = waiting_text(place, {1: 7, 0: 5}, {1: frozenset([9, 8]), 0: frozenset()})
     assert text == '{"format": 2, "topic_id": "id", "done": {"0": 5, "1": 7}, "doubted": {"1": [8, 9]}}'
-    assert (parse_waiting(text, place), parse_doubted(text)) == ({0: 5, 1: 7}, {1: frozenset([8, 9])})
+    assert (parse_waiting(text, place), parse_uncertain(text)) == ({0: 5, 1: 7}, {1: frozenset([8, 9])})
     old = json.dumps({"format": 1, "topic_id": "id", "done": {"0": 5}})
-    assert (parse_waiting(old, place), parse_doubted(old), parse_doubted(None)) == ({0: 5}, {}, {})
+    assert (parse_waiting(old, place), parse_uncertain(old), parse_uncertain(None)) == ({0: 5}, {}, {})
