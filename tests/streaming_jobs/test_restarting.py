@@ -149,7 +149,7 @@ def test_a_task_that_fails_in_the_middle_is_run_again(
     s3.create_bucket("flat", {"again": b"first"})
     intents = [promised(chain, "plain"), unchanged(chain, "again", etag_of(b"first"), bucket="flat")]
     chain.emit(*intents)
-    late = Reply(drop=True, delay_s=3, act_first=True)
+    late = Reply(drop=True, delay_s=8, act_first=True)
     s3.script(on_deletes(lambda r: late))
     command = start("--once", SEXTON_S3_ENDPOINT_URL=s3.url, SEXTON_REAPER_CORES="2,3")
     command.until(lambda: "plain" not in s3.objects("bucket") and not s3.objects("flat"))

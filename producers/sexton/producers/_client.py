@@ -72,6 +72,7 @@ class Sexton:
         bucket: str | None = None,
         form: str = "final",
         number: int | None = None,
+        any_key: bool = False,
         **overrides: Any,
     ) -> Self:
         """Return a connection for a node; nothing is contacted before the first call.
@@ -86,11 +87,14 @@ class Sexton:
         and keys and guards carry all three parts. RequestRefused of type `stale-node` then means that the
         node has been started again elsewhere: this process must stop.
 
+        Keys that are URIs or begin with a slash are refused as a likely mistake, unless with `any_key`, here
+        or in a single call.
+
         Raises InvalidSettings, InvalidEvent for a node without a name.
         """
         limits = limits or Limits()
         settings = with_arguments(settings, overrides)
-        emitter = Emitter.open(settings, limits)
+        emitter = Emitter.open(settings, limits, any_key=any_key)
         return cls(node, emitter, settings, issuer, bucket, _form(form), number)
 
     def _registered(self) -> Any:
@@ -162,6 +166,7 @@ class Sexton:
         operation: str,
         tenant: str | None = None,
         timeout: float | None = None,
+        any_key: bool | None = None,
     ) -> Receipt:
         """Ask for keys to be deleted that their owner has given up for good, whoever is attached.
 
@@ -172,7 +177,7 @@ class Sexton:
         owner = self._owner(operation, tenant)
         guards = (events.PromiseGuard(operation),)
         intents = intents_for(owner, self._node, guards, bucket, keys, self._emitter)
-        return self._emitter.emit(intents, timeout)
+        return self._emitter.emit(intents, timeout, any_key=any_key)
 
     def promise_delete_prefix(
         self,
@@ -184,6 +189,7 @@ class Sexton:
         drop: bool = False,
         tombstone: str | None = None,
         timeout: float | None = None,
+        any_key: bool | None = None,
     ) -> Receipt:
         """Ask for everything under a prefix to be deleted, which its owner has given up for good.
 
@@ -202,7 +208,7 @@ class Sexton:
             guards=(events.PromiseGuard(operation),),
             action=events.DeletePrefix(bucket, prefix, tombstone=tombstone),
         )
-        prepared = self._emitter.prepare([intent])
+        prepared = self._emitter.prepare([intent], any_key=any_key)
         if drop and tenant is not None:
             # First: while a successor could still be issued, somebody could write under the prefix.
             self._open()

@@ -17,7 +17,7 @@ from sexton.producers._receipt import Flight, Receipt
 from sexton.producers._transport import KafkaTransport, Record, Transport, kafka_config
 from sexton.producers._values import check_texts
 from sexton.schemas import events, records
-from sexton.schemas.checks import MAX_KEY_BYTES
+from sexton.schemas.checks import MAX_KEY_BYTES, check_likely
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent
 from sexton.schemas.intents import MAX_INTENT_BYTES, check_intent
@@ -56,7 +56,10 @@ _OnFailed = Callable[[events.DeletionIntent], None]
 class Emitter:
     """Sends intents to the intents topic."""
 
-    def __init__(self, transport: Transport, topic: str, codec: Codec, limits: Limits) -> None:
+    def __init__(
+        self, transport: Transport, topic: str, codec: Codec, limits: Limits, *, any_key: bool = False
+    ) -> None:
+        self.any_key = any_key
         self.limits = replace(limits, message_bytes=min(limits.message_bytes, MAX_INTENT_BYTES))
         self._transport = transport
         self._topic = topic
@@ -65,24 +68,30 @@ class Emitter:
         renew_after_fork(self)
 
     @classmethod
-    def open(cls, settings: Settings, limits: Limits) -> Emitter:
-        """Return an emitter over Kafka; raises InvalidSettings when the Kafka client refuses them."""
+    def open(cls, settings: Settings, limits: Limits, *, any_key: bool = False) -> Emitter:
+        """Return an emitter over Kafka; raises InvalidSettings when the Kafka client refuses them.
+
+        Unless `any_key`, what is hardly a key (a URI, a path from the root) is refused.
+        """
         transport = KafkaTransport(kafka_config(settings, limits))
         if own := settings.kafka_extra.get("message.max.bytes"):
             limits = replace(limits, message_bytes=int(own))  # a number: the Kafka client has taken it
-        return cls(transport, settings.topic(records.INTENTS), open_codec(settings), limits)
+        return cls(transport, settings.topic(records.INTENTS), open_codec(settings), limits, any_key=any_key)
 
     def new_id(self) -> str:
         """Return an intent id that nobody else has."""
         return f"{self._id_prefix}-{next(self._id_numbers):08x}"
 
-    def prepare(self, intents: Iterable[events.DeletionIntent]) -> list[Prepared]:
-        """Check and encode intents, sending nothing.
+    def prepare(
+        self, intents: Iterable[events.DeletionIntent], *, any_key: bool | None = None
+    ) -> list[Prepared]:
+        """Check and encode intents, sending nothing; `any_key` in place of the emitter's own.
 
         Raises InvalidEvent for the first that may not be written; EnvironmentFault when a schema registry is
         configured and away.
         """
-        return [self._prepare(intent) for intent in intents]
+        allowed = self.any_key if any_key is None else any_key
+        return [self._prepare(intent, any_key=allowed) for intent in intents]
 
     def send(
         self, prepared: Sequence[Prepared], timeout: float | None = None, on_failed: _OnFailed | None = None
@@ -109,9 +118,15 @@ class Emitter:
             flights.append(flight)
         return Receipt(flights)
 
-    def emit(self, intents: Iterable[events.DeletionIntent], timeout: float | None = None) -> Receipt:
+    def emit(
+        self,
+        intents: Iterable[events.DeletionIntent],
+        timeout: float | None = None,
+        *,
+        any_key: bool | None = None,
+    ) -> Receipt:
         """Check and encode all intents, then send them: if one is bad, nothing is sent."""
-        return self.send(self.prepare(intents), timeout)
+        return self.send(self.prepare(intents, any_key=any_key), timeout)
 
     def statistics(self) -> Statistics:
         """Return the counts as of now."""
@@ -178,13 +193,15 @@ class Emitter:
                 f"no room in the send queue, intents not sent: {len(ids)}", ids, accepted
             ) from error
 
-    def _prepare(self, intent: events.DeletionIntent) -> Prepared:
+    def _prepare(self, intent: events.DeletionIntent, *, any_key: bool) -> Prepared:
         try:
             value = self._codec.encode(intent, self._topic)  # first: it checks types that the rules rely on
         except InvalidEvent:
             check_texts(intent.action.keys)
             raise
         check_intent(intent)
+        if not any_key:
+            check_likely(intent.action.reaches)
         key = intent.tenant.encode()
         headers: list[tuple[str, str | bytes | None]] = [*records.headers(intent)]
         if len(value) + _HEADERS > self.limits.message_bytes:

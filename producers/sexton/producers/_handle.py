@@ -94,7 +94,14 @@ class Tenant:
             raise KeyReused(f"an intent has named this key, it is never written again: {key}")
         return key
 
-    def delete(self, bucket: str, keys: Iterable[str], *, timeout: float | None = None) -> Receipt:
+    def delete(
+        self,
+        bucket: str,
+        keys: Iterable[str],
+        *,
+        timeout: float | None = None,
+        any_key: bool | None = None,
+    ) -> Receipt:
         """Ask for keys to be deleted, if this attachment is still the newest when the intent is written.
 
         **Before the call** the service must have written an index that names none of `keys`, that PUT must
@@ -103,13 +110,14 @@ class Tenant:
 
         The keys may be of any generation, each a full key. Each is named once in the life of the handle and
         never written again. Returns at once with a receipt; `timeout` bounds the wait for room in the queue,
-        in seconds. Nothing is sent if one key is bad.
+        in seconds. Nothing is sent if one key is bad; one that is a URI or begins with a slash is, unless
+        with `any_key`.
 
         Raises InvalidEvent, KeyReused, QueueFull, ProducerFailed, ConnectionClosed, or the HandleUnusable
         that says why this handle emits nothing more.
         """
         deadline = Deadline(self._emitter.limits.call_timeout if timeout is None else timeout)
-        prepared = self._prepare(bucket, keys)
+        prepared = self._prepare(bucket, keys, any_key)
         with self._alone(deadline):
             self._usable()
             self._names.take(bucket, _keys(prepared))
@@ -122,6 +130,7 @@ class Tenant:
         *,
         bucket: str | None = None,
         timeout: float | None = None,
+        any_key: bool | None = None,
     ) -> Receipt:
         """Write an index with the service's own `put`, then ask for what it no longer names.
 
@@ -145,7 +154,7 @@ class Tenant:
                 "no bucket is given", hint="replace_index(..., bucket=...) or connect(bucket=...)"
             )
         wait = self._emitter.limits.call_timeout if timeout is None else timeout
-        prepared = self._prepare(bucket, unlinked)
+        prepared = self._prepare(bucket, unlinked, any_key)
         with self._alone(Deadline(wait)):
             self._usable()
             fresh = self._names.take(bucket, _keys(prepared))
@@ -184,9 +193,9 @@ class Tenant:
         state = f", {type(self._end).__name__}" if self._end else ""
         return f"Tenant({self._name!r}, generation={self._generation}{state})"
 
-    def _prepare(self, bucket: str, keys: Iterable[str]) -> list[Prepared]:
+    def _prepare(self, bucket: str, keys: Iterable[str], any_key: bool | None) -> list[Prepared]:
         intents = intents_for(self._name, self._node, self._guards, bucket, keys, self._emitter)
-        return self._emitter.prepare(intents)
+        return self._emitter.prepare(intents, any_key=any_key)
 
     def _release(self, failed: events.DeletionIntent) -> None:
         # May be named again, in another intent; it is still never handed out by `key`.

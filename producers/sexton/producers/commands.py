@@ -64,6 +64,9 @@ def emit(
     timeout: Annotated[
         float, typer.Option(min=0.1, help="seconds until all must be acknowledged by Kafka")
     ] = 60.0,
+    any_key: Annotated[
+        bool, typer.Option("--any-key", help="also keys that are URIs or begin with a slash")
+    ] = False,
 ) -> None:
     """Emit intents and print the id of each that Kafka has acknowledged, one a line, in the file's order.
 
@@ -71,7 +74,7 @@ def emit(
     The caller vouches for the guards, as the SDK does for a service: emit only what no index names any more.
     """
     settings, results = load(), _Results(format)
-    emitter = Emitter.open(settings, Limits(delivery_timeout=timeout))
+    emitter = Emitter.open(settings, Limits(delivery_timeout=timeout), any_key=any_key)
     deadline = Deadline(timeout)
     try:
         prepared = _read(file, emitter)

@@ -104,12 +104,14 @@ class FakeSexton(Sexton):
         transport: FakeTransport | None = None,
         limits: Limits | None = None,
         settings: Settings | None = None,
+        *,
+        any_key: bool = False,
     ) -> None:
         self.issuer = issuer or FakeIssuer()
         self.transport = transport or FakeTransport()
         settings = settings or load({})
         topic = settings.topic(records.INTENTS)
-        emitter = Emitter(self.transport, topic, Codec(), limits or Limits())
+        emitter = Emitter(self.transport, topic, Codec(), limits or Limits(), any_key=any_key)
         super().__init__(node, emitter, settings, self.issuer)
 
     @property

@@ -12,12 +12,16 @@ __all__ = [
     "MAX_TENANT_BYTES",
     "check_bucket",
     "check_keys",
+    "check_likely",
     "check_tenant",
 ]
 
 MAX_KEY_BYTES = 1024
 MAX_TENANT_BYTES = 512
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}\Z")
+_URI = re.compile(r"(?:[a-z][a-z0-9+.-]*://|(?:s3[an]?|gs|https?|file):/)(?:[^/]*/+)?", re.IGNORECASE)
+_ARN = re.compile(r"arn:[^/]*?:::[^/]*/?", re.IGNORECASE)
+_ANY_KEY = "a key that is really called so: any_key=True, or --any-key"
 
 
 def check_tenant(tenant: str) -> str:
@@ -46,6 +50,28 @@ def check_keys(keys: Sequence[str]) -> None:
         _check_lengths(keys)
 
 
+def check_likely(keys: Sequence[str]) -> None:
+    """Raise InvalidEvent that names the first key which is hardly one: a URI, an ARN, a path from the root.
+
+    A store takes `s3://bucket/key` for a key of just that name, says that nothing is there, and the object
+    that was meant stays, with a receipt. For whoever emits; who reads intents takes every key as it is.
+    """
+    joined = "\0" + "\0".join(keys).lower()
+    if "\0/" not in joined and ":/" not in joined and "\0arn:" not in joined:
+        return
+    for key in keys:
+        if key.startswith("/"):
+            raise InvalidEvent(
+                f"a key begins with a slash, as a path does and keys seldom do: {key[:80]!r}",
+                hint=f"give {key.lstrip('/')[:80]!r}; {_ANY_KEY}",
+            )
+        for pattern, what in ((_URI, "a URI"), (_ARN, "an ARN")):
+            if found := pattern.match(key):
+                raise InvalidEvent(
+                    f"a key is {what}: {key[:80]!r}", hint=f"give {key[found.end() :][:80]!r}; {_ANY_KEY}"
+                )
+
+
 def _check_utf8(keys: Sequence[str], joined: str) -> None:
     try:
         joined.encode()
@@ -65,8 +91,12 @@ def _check_lengths(keys: Sequence[str]) -> None:
 
 def check_bucket(bucket: str) -> None:
     """Raise InvalidEvent unless it may be a bucket's name."""
-    if not isinstance(bucket, str) or not _BUCKET.match(bucket):
-        raise InvalidEvent(f"not a bucket name: {bucket!r}")
+    if isinstance(bucket, str) and _BUCKET.match(bucket):
+        return
+    hint = None
+    if isinstance(bucket, str) and (_URI.match(bucket) or "/" in bucket):
+        hint = "a bucket's name alone, without a scheme and without keys"
+    raise InvalidEvent(f"not a bucket name: {bucket!r}", hint=hint)
 
 
 def _utf8(what: str, text: str) -> bytes:
