@@ -101,6 +101,24 @@ def test_lines_are_read_from_stdin(monkeypatch: pytest.MonkeyPatch, arrived: Arr
     assert len(arrived()) == 1
 
 
+def test_p_9_a_uri_for_a_key_needs_the_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arrived: Arrived
+) -> None:
+    """P-9: the line and the key that was meant are named; with the flag the line goes as it is."""
+    file = tmp_path / "f.jsonl"
+    odd = GOOD | {"action": {"DeleteObjects": {"bucket": "bucket", "phases": [["s3://bucket/k-00000008"]]}}}
+    file.write_text(json.dumps(odd))
+
+    assert run(["intents", "emit", "--file", str(file)]) == 2
+    message = capsys.readouterr().err
+    assert "line 1: a key is a URI: 's3://bucket/k-00000008'" in message
+    assert "give 'k-00000008'" in message
+    assert arrived() == []
+    assert run(["intents", "emit", "--file", str(file), "--any-key"]) == 0
+    (intent,) = arrived()
+    assert list(intent.action.keys) == ["s3://bucket/k-00000008"]
+
+
 def test_a_missing_file_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file that cannot be read is reported, with exit code 2."""
     assert run(["intents", "emit", "--file", str(tmp_path / "none")]) == 2
