@@ -124,6 +124,19 @@ def test_listing_order(s3: S3Recorder, deleter: BatchDeleter) -> None:
     assert probed(s3, deleter, Traits(lists_reversed=True)).lists_in_order is NO
 
 
+@pytest.mark.parametrize("versioning", ["", "Enabled"])
+@pytest.mark.parametrize("listed_as", ["encoded", "bare"])
+def test_p_3_a_listing_that_is_not_exact_is_found_out_and_nothing_is_left_behind(
+    listed_as: str, versioning: str, s3: S3Recorder, deleter: BatchDeleter
+) -> None:
+    """P-3: keys percent-encoded unsaid, or with a plus sign as it is; what was made goes by its name."""
+    s3.buckets._buckets.clear()
+    s3.create_bucket("bucket", versioning=versioning)
+    found = probed(s3, deleter, Traits(listed_as=listed_as))
+
+    assert (found.lists_exactly, found.lists("a/b-c_d.e"), found.lists("a+b")) == (NO, True, False)
+
+
 def test_a_store_that_cannot_be_asked_now(s3: S3Recorder, deleter: BatchDeleter) -> None:
     """Throttled or missing: the probe raises, and is made again the next time."""
     s3.script(lambda r: Reply(503, b"<Error><Code>SlowDown</Code></Error>") if r.method == "PUT" else None)

@@ -23,6 +23,20 @@ def erasing(*keys: str, **given: Any) -> Execution:
     return execution(keys, mode=DeleteMode.ERASE_ALL_VERSIONS, **given)
 
 
+@pytest.mark.parametrize("exact", Ability)
+@pytest.mark.parametrize("key", ["a", "a/b-c_d.e", "a+b", "a b", "a%20b", "é"])
+def test_p_3_versions_are_erased_only_where_the_listing_means_their_key(key: str, exact: Ability) -> None:
+    """P-3: what any store lists alike goes; for others the listing was seen to be exact, or it is refused."""
+    store = Versioned(listed=["new"], exact=exact)
+    _, (result,) = run(store, erasing(key))
+
+    plain = key in ("a", "a/b-c_d.e")
+    goes = plain or exact is Ability.YES
+    assert words(result) == ({"deleted": 1} if goes else {"refused": 1})
+    assert bool(store.sent) == goes
+    assert bool(store.probes) == (not plain and exact is not Ability.YES)
+
+
 @pytest.mark.parametrize(
     ("listed", "sent", "expected"),
     [(["new", "middle", "old"], [["middle", "old"], ["new"]], {"deleted": 1}), ([], [], {"absent": 1})],

@@ -80,6 +80,38 @@ class TestKeysThatStay:
         assert {(key, state.code) for key, state in steps[-1].failed} == {("p/\ufffd", "UnreadableKey")}
         assert set(recorder.objects("b")) == {"p/\x01"}
 
+    @pytest.mark.parametrize("mode", [DeleteMode.HIDE, ERASE])
+    @pytest.mark.parametrize("listed_as", ["encoded", "bare"])
+    def test_p_3_a_prefix_is_refused_where_the_listing_is_not_exact(
+        self, listed_as: str, mode: DeleteMode, recorder: S3Recorder, deleter: BatchDeleter
+    ) -> None:
+        """P-3: nothing of it goes, plain names neither, and the reason says why."""
+        recorder.buckets.traits = Traits(listed_as=listed_as)
+        keys = {"p/a+b", "p/a b", "p/é", "p/plain"}
+        recorder.create_bucket("odd", dict.fromkeys(keys, b""))
+        step = work(deleter, DeletePrefix("odd", "p/", mode))
+
+        assert (step.state, step.progress.gone, dict(step.effects)) == ("done", 0, {})
+        assert [(key, state.code, state.kind) for key, state in step.failed] == [
+            ("p/", "UnreadableKey", Kind.REFUSED)
+        ]
+        assert set(recorder.objects("odd")) == keys
+
+    @pytest.mark.parametrize("listed_as", ["", "encoded", "bare"])
+    def test_p_3_where_no_probe_could_tell_only_names_of_one_spelling_go(
+        self, listed_as: str, recorder: S3Recorder, deleter: BatchDeleter
+    ) -> None:
+        """P-3: an unknown is no yes: what any store lists alike goes, the rest is named and stays."""
+        deleter.learn(replace(knowing("odd"), lists_exactly=Ability.UNKNOWN))
+        recorder.buckets.traits = Traits(listed_as=listed_as)
+        keys = {"p/a+b", "p/a b", "p/é"}
+        recorder.create_bucket("odd", dict.fromkeys([*keys, "p/plain-1.x"], b""))
+        step = work(deleter, DeletePrefix("odd", "p/"))
+
+        assert (step.state, step.progress.gone) == ("done", 1)
+        assert {state.code for _, state in step.failed} == {"UnreadableKey"}
+        assert set(recorder.objects("odd")) == keys
+
     def test_more_than_can_be_named(self, recorder: S3Recorder, deleter: BatchDeleter) -> None:
         """Thousands of keys that stay are counted, a thousand named; what can go beside them goes."""
         stay = {f"p/{i:04d}" for i in range(2500)}

@@ -22,4 +22,5 @@ def knowing(
         versioning=versioning,
         object_lock=locks,
         lists_in_order=in_order,
+        lists_exactly=Ability.YES,
     )

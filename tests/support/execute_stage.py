@@ -57,6 +57,7 @@ class Store:
     versioning: Versioning = Versioning.OFF
     batch_condition: Ability = Ability.UNKNOWN
     in_order: Ability = Ability.UNKNOWN
+    exact: Ability = Ability.UNKNOWN
     sent: list[tuple[str, list[str | Delete]]] = field(default_factory=list)
     bypassed: list[bool] = field(default_factory=list)
     verified: list[str] = field(default_factory=list)
@@ -84,6 +85,7 @@ class Store:
             versioning=self.versioning,
             batch_condition=self.batch_condition,
             lists_in_order=self.in_order,
+            lists_exactly=self.exact,
         )
 
     def look_up(self, bucket: str) -> Abilities:

@@ -265,7 +265,7 @@ def _get_bucket(buckets: Buckets, call: Call, escaped: _Escape) -> Reply:
         lock = "<ObjectLockEnabled>Enabled</ObjectLockEnabled>"
         return _xml(f"<ObjectLockConfiguration>{lock}</ObjectLockConfiguration>")
     if "versions" in call.query:
-        return _xml(list_versions(bucket, call.query, escaped))
+        return _xml(list_versions(bucket, call.query, buckets.traits, escaped))
     return _xml(list_objects(bucket, call.query, buckets.traits, escaped))
 
 

@@ -20,7 +20,7 @@ def list_objects(
     """Return the XML of ListObjectsV2."""
     if query.get("list-type") != "2" or "delimiter" in query:
         raise Refused(501, "NotImplemented", "only ListObjectsV2 without a delimiter")
-    shown = _shown(query, escaped)
+    shown = _shown(query, traits, escaped)
     objects = dict(bucket.objects())
     after = (query.get("continuation-token") or query.get("start-after", "")).encode()
     prefix, limit = query.get("prefix", ""), _limit(query)
@@ -35,13 +35,16 @@ def list_objects(
     token = f"<NextContinuationToken>{escaped(page[-1])}</NextContinuationToken>" if more and page else ""
     return (
         f"<ListBucketResult><IsTruncated>{str(more).lower()}</IsTruncated>"
-        f"<KeyCount>{len(page)}</KeyCount>{_encoding(query)}{token}{''.join(parts)}</ListBucketResult>"
+        f"<KeyCount>{len(page)}</KeyCount>{_encoding(query, traits)}{token}"
+        f"{''.join(parts)}</ListBucketResult>"
     )
 
 
-def list_versions(bucket: Bucket, query: Mapping[str, str], escaped: Callable[[str], str]) -> str:
+def list_versions(
+    bucket: Bucket, query: Mapping[str, str], traits: Traits, escaped: Callable[[str], str]
+) -> str:
     """Return the XML of ListObjectVersions: keys in byte order, the newest version of each first."""
-    shown = _shown(query, escaped)
+    shown = _shown(query, traits, escaped)
     prefix, limit = query.get("prefix", ""), _limit(query)
     rows = [
         (key, version, version is versions[-1])
@@ -61,7 +64,7 @@ def list_versions(bucket: Bucket, query: Mapping[str, str], escaped: Callable[[s
     parts = "".join(_version(shown(key), version, is_latest) for key, version, is_latest in page)
     return (
         f"<ListVersionsResult><IsTruncated>{'true' if mark else 'false'}</IsTruncated>"
-        f"{_encoding(query)}{mark}{parts}</ListVersionsResult>"
+        f"{_encoding(query, traits)}{mark}{parts}</ListVersionsResult>"
     )
 
 
@@ -93,13 +96,18 @@ def _version(key: str, version: Version, is_latest: bool) -> str:
     )
 
 
-def _shown(query: Mapping[str, str], escaped: Callable[[str], str]) -> Callable[[str], str]:
+def _shown(query: Mapping[str, str], traits: Traits, escaped: Callable[[str], str]) -> Callable[[str], str]:
+    if query.get("encoding-type") != "url":
+        return escaped
+    if traits.listed_as:
+        return lambda key: quote(key, safe="/+" if traits.listed_as == "bare" else "/")
     # As S3 does it: a space is a plus sign, a plus sign is encoded.
-    return (lambda key: quote(key, safe="/ ").replace(" ", "+")) if _encoding(query) else escaped
+    return lambda key: quote(key, safe="/ ").replace(" ", "+")
 
 
-def _encoding(query: Mapping[str, str]) -> str:
-    return "<EncodingType>url</EncodingType>" if query.get("encoding-type") == "url" else ""
+def _encoding(query: Mapping[str, str], traits: Traits) -> str:
+    said = query.get("encoding-type") == "url" and traits.listed_as != "encoded"
+    return "<EncodingType>url</EncodingType>" if said else ""
 
 
 def _limit(query: Mapping[str, str]) -> int:

@@ -23,7 +23,8 @@ class Traits:
     """Where a server departs from the S3 API, for tests of what finds it out.
 
     `fold` is applied to each key of a delete; `conditions_ignored` names ways (`batch`, `single`); `failing`
-    is the error code that the delete of a key is answered with.
+    is the error code that the delete of a key is answered with. `listed_as` says how its listings spell keys:
+    `encoded` without saying so, `bare` where a plus sign stays one though the reply says that all is encoded.
     """
 
     fold: Callable[[str], str] | None = None
@@ -32,6 +33,7 @@ class Traits:
     lists_reversed: bool = False
     keys_per_batch: int = 1000
     failing: Mapping[str, str] = field(default_factory=dict)
+    listed_as: str = ""
 
 
 @dataclass(slots=True)

@@ -150,6 +150,9 @@ ALIASINGS = (
 """Kinds of keys that some store folds into another one."""
 
 
+_SPELLED_ALIKE = re.compile(r"[A-Za-z0-9._/-]*")  # RFC 3986's unreserved characters but `~`, and the slash
+
+
 @dataclass(frozen=True, slots=True)
 class Abilities:
     """What the store of one bucket can do.
@@ -191,6 +194,7 @@ class Abilities:
             "object lock": self.object_lock,
             "refuses 1,001 keys": self.refuses_1001,
             "lists in order": self.lists_in_order,
+            "lists exactly": self.lists_exactly,
             "keeps folder objects": self.keeps_folders,
             "aliasings refused": ", ".join(refused) or "none",
         }
@@ -216,12 +220,27 @@ class Abilities:
                 return aliasing.name
         return None
 
+    def lists(self, key: str) -> bool:
+        """Return whether a listing that shows this name means this key, and none by another name hides it.
+
+        Some stores list keys percent-encoded without saying so, or a space as they list a plus. A name of
+        letters, digits and `._/-` alone is the same in each of these; others need a listing that was seen to
+        be exact.
+        """
+        return self.lists_exactly is Ability.YES or bool(_SPELLED_ALIKE.fullmatch(key))
+
     def _distrusts(self, aliasing: Aliasing, keeps: frozenset[str], aliases: frozenset[str]) -> bool:
         doubtful = aliasing.strict or (self.strict and not aliasing.common)
         return aliasing.name in aliases or (doubtful and aliasing.name not in keeps)
 
 
 def unprobed(bucket: str, *, is_aws: bool = False) -> Abilities:
-    """Return what is known of a bucket that was not probed: nothing, but that AWS keeps every aliasing."""
+    """Return what is known of a bucket that was not probed: nothing, but that AWS keeps keys byte for byte.
+
+    It keeps every aliasing apart, and with EncodingType lists every key exactly (S3 API Reference).
+    """
     kept = frozenset(aliasing.name for aliasing in ALIASINGS) if is_aws else frozenset()
-    return Abilities(bucket, batch_keeps=kept, single_keeps=kept, why_unknown=("not probed",))
+    exactly = Ability.YES if is_aws else Ability.UNKNOWN
+    return Abilities(
+        bucket, batch_keeps=kept, single_keeps=kept, lists_exactly=exactly, why_unknown=("not probed",)
+    )

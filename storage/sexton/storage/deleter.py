@@ -104,6 +104,8 @@ class BatchDeleter:
             found = self._abilities.get(bucket)
             if found is None:
                 found = probe_store(self.calls, self._batches, bucket, under)
+                if found.lists_exactly is Ability.UNKNOWN:  # nothing may be put there
+                    found = replace(found, lists_exactly=self._unprobed(bucket).lists_exactly)
                 self.learn(found)
         return found
 

@@ -17,7 +17,7 @@ from sexton.storage.batches import Batches
 from sexton.storage.calls import Calls
 from sexton.storage.errors import NoReply, StoreRefused
 from sexton.storage.reply import child_text, local_name
-from sexton.storage.states import Delete, Kind
+from sexton.storage.states import BatchResult, Delete, Kind
 from sexton.storage.xml_body import DeleteBody, build_items
 
 __all__ = ["NO_ETAG", "PREFIX", "look_up", "probe_store"]
@@ -40,6 +40,11 @@ _LISTED = (
     "a%2Fb",
     "<&>",
     "z",
+    "a%20b",
+    "a=b&c",
+    "a~b*c'd",
+    'q"q',
+    "a:b;c,d@e",
     "\u00e9",
     "e\u0301",
     "\uffee",
@@ -61,6 +66,7 @@ class _Probe:
     prefix: str
     under: str = ""
     why: list[str] = field(default_factory=list)
+    made: list[Delete] = field(default_factory=list)
 
     @property
     def bucket(self) -> str:
@@ -79,9 +85,11 @@ class _Probe:
     def put(self, key: str) -> str | None:
         """Write a small object and return its ETag, None when the store does not take such a key."""
         try:
-            return self.calls.put(self.bucket, key, key.encode()).etag
+            put = self.calls.put(self.bucket, key, key.encode())
         except StoreRefused:
             return None
+        self.made.append(Delete(key, version_id=put.version_id or None))
+        return put.etag
 
     def is_there(self, key: str) -> bool:
         """Return whether the object is there."""
@@ -93,10 +101,15 @@ class _Probe:
 
     def delete_one(self, item: Delete) -> bool:
         """Delete by a single call; True when it is reported gone."""
-        return self.batches.delete_one(self.bucket, item, self.known).clean
+        return self._noted([item], self.batches.delete_one(self.bucket, item, self.known))
 
     def _batch(self, body: DeleteBody, items: Sequence[Delete], known: Abilities) -> bool:
-        return self.batches.delete(self.bucket, items, body, known).clean
+        return self._noted(items, self.batches.delete(self.bucket, items, body, known))
+
+    def _noted(self, items: Sequence[Delete], result: BatchResult) -> bool:
+        """Note the delete markers that were made; return whether every item is reported gone."""
+        self.made += [Delete(items[n].key, version_id=made) for n, made in result.markers.items() if made]
+        return result.clean
 
 
 def probe_store(calls: Calls, batches: Batches, bucket: str, under: str = "") -> Abilities:
@@ -266,8 +279,12 @@ def _named(
 
 
 def _listing(probe: _Probe) -> Mapping[str, Ability]:
+    """Return whether a page names every key as it is, and whether pages come in order and leave none out."""
     prefix = probe.prefix + "list/"
     made = {prefix + name for name in _LISTED if probe.put(prefix + name) is not None}
+    whole = probe.ask("list", lambda: probe.calls.list_slice(probe.bucket, prefix))
+    if whole is None or not made:
+        return {}
     listed: list[str] = []
     after: str | None = None
     while True:
@@ -281,12 +298,17 @@ def _listing(probe: _Probe) -> Mapping[str, Ability]:
             break
     return {
         "lists_in_order": Ability.of(listed == sorted(listed, key=str.encode)),
-        "lists_exactly": Ability.of(len(listed) == len(made) and set(listed) == made),
+        "lists_exactly": Ability.of(sorted(entry.key for entry in whole.objects) == sorted(made)),
     }
 
 
 def _clean_up(probe: _Probe, versioning: Versioning) -> None:
-    """Remove what the probe has made; what cannot be removed is reported."""
+    """Remove what the probe has made; what cannot be removed is reported.
+
+    By name first: a listing that is not exact shows other names than those that were put.
+    """
+    for item in list(probe.made):
+        probe.ask("clean up", lambda: probe.delete_one(item))  # noqa: B023
     for prefix in (probe.prefix,) if probe.under else (probe.prefix, "/" + probe.prefix):
         left = probe.ask("clean up", lambda: _remove(probe, prefix, versioning))  # noqa: B023
         if left:

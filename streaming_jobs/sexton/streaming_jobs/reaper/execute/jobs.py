@@ -76,8 +76,13 @@ def denies_all(deleter: Deleter, bucket: str, under: str) -> bool:
 def erase_key(deleter: Deleter, bucket: str, key: str, *, bypass: bool) -> tuple[Step, ItemOutcome]:
     """Erase all versions and markers of one key; continues until none is listed, or one will not go."""
     try:
-        if deleter.abilities(bucket).aliasing_of(key, batch=True) is not None:
-            deleter.probe(bucket)  # the store has to show that it keeps such keys apart
+        known = deleter.abilities(bucket)
+        if known.aliasing_of(key, batch=True) is not None or not known.lists(key):
+            known = deleter.probe(
+                bucket
+            )  # the store has to show that it keeps such keys apart, and lists them
+        if not known.lists(key):
+            return _refused_unlisted()
         return _erase_key(deleter, bucket, key, bypass=bypass)
     except (StoreRefused, EnvironmentFault) as error:
         # A listing that failed: versions may be gone, and some are left.
@@ -93,8 +98,7 @@ def _erase_key(deleter: Deleter, bucket: str, key: str, *, bypass: bool) -> tupl
             deleter, bucket, key, exactly=True, after=after, bypass_governance=bypass
         )
         if not part.exact:
-            state = key_state("UnreadableKey", "the store's listing does not show this key byte for byte")
-            return Step.DONE, ItemOutcome(OutcomeKind.REFUSED, state.code, str(state))
+            return _refused_unlisted()
         erased += part.erased
         bad = [state for _, state in part.states if state.kind is not Kind.ABSENT]
         if bad:
@@ -104,6 +108,11 @@ def _erase_key(deleter: Deleter, bucket: str, key: str, *, bypass: bool) -> tupl
             return Step.DONE, ItemOutcome(kind, effect="erased" if erased else "")
         after = part.after
     return Step.RETRY, ItemOutcome(None, "versions", "versions keep being added", unknown=True)
+
+
+def _refused_unlisted() -> tuple[Step, ItemOutcome]:
+    state = key_state("UnreadableKey", "the store's listing does not show this key byte for byte")
+    return Step.DONE, ItemOutcome(OutcomeKind.REFUSED, state.code, str(state))
 
 
 def _worst(states: Sequence[KeyState], erased: int) -> tuple[Step, ItemOutcome]:

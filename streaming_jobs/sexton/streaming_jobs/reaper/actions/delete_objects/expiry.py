@@ -74,5 +74,7 @@ def _versions_left(deleter: Deleter, bucket: Bucket, key: str) -> Presence:
     left = listed(found)
     # Where a key need not stand before those that begin with it, one page shows only what is there.
     in_order = known is not None and known.lists_in_order is Ability.YES
+    # And where names are not listed as they are, what is listed or not may be another key's.
+    exact = exact and deleter.abilities(bucket.name).lists(key)
     certain = exact and (left is Presence.PRESENT or in_order)
     return left if certain else Presence.UNKNOWN

@@ -45,9 +45,9 @@ _OUTSIDE = KeyState(
 _UNREADABLE = key_state("UnreadableKey", "the store's listing may show another key as this one")
 
 
-def _wrong(entry: Listed | ListedVersion, prefix: str) -> KeyState | None:
+def _wrong(entry: Listed | ListedVersion, prefix: str, known: Abilities) -> KeyState | None:
     """Return why what is listed must not be deleted, None where it may be."""
-    if not entry.exact:
+    if not entry.exact or not known.lists(entry.key):
         return _UNREADABLE
     return None if entry.key.startswith(prefix) else _OUTSIDE
 
@@ -136,18 +136,24 @@ def pager_of(
     """Return the way that the action's mode asks for; without versions there is only one."""
     creates_markers = abilities.versioning is not Versioning.OFF
     if action.mode is events.DeleteMode.ERASE_ALL_VERSIONS and creates_markers:
-        return _Versions(deleter, action, bypass_governance)
-    return _Objects(deleter, action, bypass_governance, "hidden" if creates_markers else "deleted")
+        return _Versions(deleter, action, abilities, bypass_governance)
+    return _Objects(deleter, action, abilities, bypass_governance, "hidden" if creates_markers else "deleted")
 
 
 class _Objects:
     """Current objects: a key that a marker hides already is not listed, so no second marker is made."""
 
     def __init__(
-        self, deleter: Deleter, action: events.DeletePrefix, bypass_governance: bool, effect: str
+        self,
+        deleter: Deleter,
+        action: events.DeletePrefix,
+        known: Abilities,
+        bypass_governance: bool,
+        effect: str,
     ) -> None:
         self.effect = effect
         self._deleter = deleter
+        self._known = known
         self._action = action
         self._bypass = bypass_governance
         self._ahead: tuple[str, Slice] | None = None
@@ -165,7 +171,7 @@ class _Objects:
             if entry.key != self._action.tombstone:
                 page.listed += 1
                 # The promise is about the prefix alone: what a store lists beside it is somebody else's.
-                wrong = _wrong(entry, self._action.prefix)
+                wrong = _wrong(entry, self._action.prefix, self._known)
                 if wrong is None:
                     keys[entry.key] = None
                 else:
@@ -219,8 +225,11 @@ class _Versions:
 
     effect = "erased"
 
-    def __init__(self, deleter: Deleter, action: events.DeletePrefix, bypass_governance: bool) -> None:
+    def __init__(
+        self, deleter: Deleter, action: events.DeletePrefix, known: Abilities, bypass_governance: bool
+    ) -> None:
         self._deleter = deleter
+        self._known = known
         self._action = action
         self._bypass = bypass_governance
         self._page, self._denials_final = Page(), False
@@ -270,7 +279,7 @@ class _Versions:
         for version in versions:
             if version.key != self._action.tombstone:
                 page.listed += 1
-                wrong = _wrong(version, self._action.prefix)
+                wrong = _wrong(version, self._action.prefix, self._known)
                 if wrong is None:
                     due[version.key, version.version_id] = version
                 else:

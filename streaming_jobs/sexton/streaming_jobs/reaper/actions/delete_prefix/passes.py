@@ -68,6 +68,10 @@ def work_prefix(
         # Its listing may show another prefix, or none: nobody could know whether everything is gone.
         state = key_state("FoldedKey", f"{aliasing}: the store may take the prefix for another one")
         return PrefixStep(PrefixState.DONE, progress, failed=((action.prefix, state),), failed_count=1)
+    if abilities.lists_exactly is Ability.NO:
+        # Its names are not the keys: what it lists would be deleted in vain, or another key in its place.
+        state = key_state("UnreadableKey", "the store's listing does not show keys byte for byte")
+        return PrefixStep(PrefixState.DONE, progress, failed=((action.prefix, state),), failed_count=1)
     bypass = action.bypass_governance and allow_bypass
     work = _Work(
         pager_of(deleter, action, abilities, bypass_governance=bypass),
