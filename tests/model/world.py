@@ -22,8 +22,8 @@ from sexton.issuer import fold, positions
 from sexton.issuer.client import Subject
 from sexton.issuer.operations import barrier, base, issuing
 from sexton.schemas import events
-from sexton.schemas.cluster import TopicIdentity
 from sexton.schemas.errors import EnvironmentFault
+from sexton.schemas.kafka.admin import TopicIdentity
 from sexton.schemas.settings import Settings
 from sexton.schemas.windows import Window
 from sexton.streaming_jobs.reaper import plan

@@ -12,8 +12,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from sexton.schemas import records
 from sexton.schemas import topics as table
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import KafkaUnavailable
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, TopicProblem
 

@@ -94,7 +94,7 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
 
     from sexton.issuer.http import create_app
     from sexton.issuer.service import Service
-    from sexton.schemas.cluster import reach
+    from sexton.schemas.kafka.admin import reach
 
     _check_tls(settings)
     # Soon, and by name: what the service asks for first would only be reported as late, half a minute later.
@@ -197,7 +197,7 @@ def _address(settings: Settings, port: int | None) -> tuple[str, int]:
 def rebuild() -> None:
     """Build Redis' projection anew from the log; the service may be running."""
     from sexton.issuer.maintenance import rebuild_projection
-    from sexton.schemas.cluster import reach
+    from sexton.schemas.kafka.admin import reach
 
     count = rebuild_projection(reach(load()))
     print(f"rebuilt from the log: {counted(count, 'tenant')}", file=sys.stderr)
@@ -212,7 +212,7 @@ def verify(
     The service may be running: an entry that is merely late is compared again before it counts.
     """
     from sexton.issuer.maintenance import verify_projection
-    from sexton.schemas.cluster import reach
+    from sexton.schemas.kafka.admin import reach
 
     found = verify_projection(reach(load()))
     for each in found:

@@ -15,7 +15,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing, contextmanager
 from typing import Any, cast, get_args
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.fold import State, Void, apply
@@ -26,6 +26,7 @@ from sexton.issuer.snapshots import Snapshots
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable, LogBroken, RequestRefused, SextonError, UndecodableRecord
+from sexton.schemas.kafka.reader import CUT_OFF, Reader
 from sexton.schemas.settings import Settings
 
 __all__ = ["MAX_EVENT_BYTES", "LogReader", "LogWriter", "decode_event", "open_reader"]
@@ -34,29 +35,26 @@ MAX_EVENT_BYTES = 8 * 1024 * 1024  # 10,000 grants with the longest names fit
 _EVENTS: tuple[type[events.GenerationEvent], ...] = get_args(events.GenerationEvent)
 _KEPT_REASONS = 10_000
 _POLL_S = 0.05
-_FINAL = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _DEAD_PRODUCER = (KafkaError._FATAL, KafkaError._STATE)
 _log = logging.getLogger("sexton.issuer.log")
 _codec = Codec()  # always single-object encoding: the truth must be readable without a registry
 
 
-def _consumer(settings: Settings) -> Consumer:
-    return Consumer(
-        settings.kafka(
-            **{
-                "client.id": "sexton-issuer",
-                "group.id": "sexton-issuer",  # required by the client; nothing is committed
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",  # a truncated log must stop the fold, not skip
-                "isolation.level": "read_committed",
-                "allow.auto.create.topics": False,
-                "fetch.wait.max.ms": 50,  # the longest wait for nothing: a record ends it at once
-                "fetch.error.backoff.ms": 50,
-                "reconnect.backoff.max.ms": 1000,
-                "fetch.message.max.bytes": MAX_EVENT_BYTES,
-            }
-        ),
+def _reader(settings: Settings) -> Reader:
+    return Reader(
+        settings,
+        settings.topic(records.GENERATIONS),
+        "sexton-issuer",
+        "reading the generations log",
         logger=KAFKA,
+        **{
+            "client.id": "sexton-issuer",
+            "enable.partition.eof": False,  # it has no end: what comes is folded
+            "fetch.wait.max.ms": 50,  # the longest wait for nothing: a record ends it at once
+            "fetch.error.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1000,
+            "fetch.message.max.bytes": MAX_EVENT_BYTES,
+        },
     )
 
 
@@ -82,7 +80,7 @@ class LogReader:
         self._void_order: deque[int] = deque()
         self._failure: str | None = None
         self._stopping = threading.Event()
-        self._consumer = _consumer(settings)
+        self._reader = _reader(settings)
         self._thread = threading.Thread(target=self._run, name="sexton-fold", daemon=True)
 
     def start(self, state: State | None = None) -> None:
@@ -90,7 +88,8 @@ class LogReader:
         with self._changed:
             self._state = self._state if state is None else state
             self._changed.notify_all()
-        self._consumer.assign([TopicPartition(self._topic, 0, self._state.next_offset)])
+        self._reader.positions = {0: self._state.next_offset}
+        self._reader.assign([0])
         self._thread.start()
 
     @property
@@ -109,7 +108,7 @@ class LogReader:
         self._stopping.set()
         if self.started:
             self._thread.join()
-        self._consumer.close()
+        self._reader.close()
 
     @contextmanager
     def state(self) -> Iterator[State]:
@@ -176,10 +175,9 @@ class LogReader:
                 self._changed.notify_all()
 
     def _step(self) -> None:
-        first = self._consumer.poll(_POLL_S)
-        if first is None:
+        batch = self._reader.poll(_POLL_S)
+        if not batch:
             return
-        batch = [first, *self._consumer.consume(1000, 0)]
         decoded = [(cast(int, m.offset()), decode_event(m)) for m in batch if not self._is_trouble(m)]
         with self._changed:
             for offset, event in decoded:
@@ -198,7 +196,7 @@ class LogReader:
         error = message.error()
         if error is None:
             return False
-        if error.code() in _FINAL:
+        if error.code() in CUT_OFF:
             raise LogBroken(f"the generations log was truncated or re-created: {error.str()}")
         _log.warning("reading the generations log: %s", error.str())
         return True

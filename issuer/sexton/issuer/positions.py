@@ -11,8 +11,8 @@ from confluent_kafka import TopicPartition
 
 from sexton.issuer.deadline import Deadline
 from sexton.schemas import events, records
-from sexton.schemas.cluster import Cluster, NoSuchTopic, TopicIdentity
-from sexton.schemas.errors import EnvironmentFault, KafkaUnavailable
+from sexton.schemas.errors import EnvironmentFault, KafkaUnavailable, NoSuchTopic
+from sexton.schemas.kafka.admin import Cluster, TopicIdentity
 from sexton.schemas.settings import Settings
 
 __all__ = ["REACH_S", "Ends", "Positions", "WrongTopic", "verify"]

@@ -40,7 +40,7 @@ def snapshot(
 ) -> None:
     """Take a snapshot of the state as of the log's end; issuers may be running."""
     from sexton.issuer.snapshot_keeper import take_snapshot
-    from sexton.schemas.cluster import reach
+    from sexton.schemas.kafka.admin import reach
 
     taken = take_snapshot(reach(load()), _TIMEOUT_S)
     manifest = taken.manifest
@@ -73,7 +73,7 @@ def truncate(
     """
     from sexton.issuer import truncation
     from sexton.issuer.deadline import Deadline
-    from sexton.schemas.cluster import reach
+    from sexton.schemas.kafka.admin import reach
 
     settings, deadline = reach(load()), Deadline.after(_TIMEOUT_S)
     made = truncation.plan(settings, deadline)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.logs import KAFKA
 from sexton.schemas import records
-from sexton.schemas.errors import KafkaUnavailable
+from sexton.schemas.errors import KafkaUnavailable, NoSuchTopic
+from sexton.schemas.kafka.reader import CutOff, Reader
 from sexton.schemas.settings import Settings
 
 __all__ = ["MAX_CHUNK_BYTES", "Found", "SnapshotTopic", "TopicReader"]
@@ -27,17 +27,6 @@ __all__ = ["MAX_CHUNK_BYTES", "Found", "SnapshotTopic", "TopicReader"]
 MAX_CHUNK_BYTES = 8 * 1024 * 1024  # half of what the topic takes
 _KEY = re.compile(r"(\d{20}-[0-9a-f]{12})/(\d{6}|manifest)\Z", re.ASCII)
 _MANIFEST = "manifest"
-_NOTHING_MORE = (
-    KafkaError._PARTITION_EOF,
-    KafkaError._AUTO_OFFSET_RESET,
-    KafkaError.OFFSET_OUT_OF_RANGE,
-)
-_NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
-_MOVING = (
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError._UNKNOWN_PARTITION,
-)
 _log = logging.getLogger("sexton.issuer.snapshots")
 
 
@@ -60,73 +49,38 @@ class TopicReader:
 
     def __init__(self, settings: Settings, topic: str) -> None:
         self._topic = topic
-        self._consumer = Consumer(
-            settings.kafka(
-                **{
-                    "client.id": "sexton-issuer-snapshots",
-                    "group.id": "sexton-issuer",  # required by the client; nothing is committed
-                    "enable.auto.commit": False,
-                    "auto.offset.reset": "error",
-                    "isolation.level": "read_committed",
-                    "allow.auto.create.topics": False,
-                    "enable.partition.eof": True,
-                    "fetch.wait.max.ms": 5,
-                    "fetch.message.max.bytes": MAX_CHUNK_BYTES,
-                }
-            ),
+        self._reader = Reader(
+            settings,
+            topic,
+            "sexton-issuer",
+            f"reading {topic}",
             logger=KAFKA,
+            **{
+                "client.id": "sexton-issuer-snapshots",
+                "fetch.wait.max.ms": 5,
+                "fetch.message.max.bytes": MAX_CHUNK_BYTES,
+            },
         )
 
     def close(self) -> None:
         """Free the consumer."""
-        self._consumer.close()
+        self._reader.close()
 
     def bounds(self, deadline: Deadline) -> tuple[int, int] | None:
         """Return the first offset and the end of the topic, None when there is no such topic."""
         what = f"bounds of {self._topic}"
-        while True:
-            try:
-                if self._topic not in self._consumer.list_topics(timeout=deadline.require(what)).topics:
-                    return None
-                place = TopicPartition(self._topic, 0)
-                found = self._consumer.get_watermark_offsets(place, timeout=deadline.require(what))
-            except KafkaException as error:
-                if error.args[0].code() in _NO_TOPIC:
-                    return None
-                if error.args[0].code() not in _MOVING:
-                    raise KafkaUnavailable(f"{what}: {error.args[0].str()}") from error
-                time.sleep(0.05)  # made a moment ago, or between two leaders
-                continue
-            if found is None:
-                raise KafkaUnavailable(f"no time left: {what}")
-            return found
+        try:
+            self._reader.partitions(deadline.require(what))
+            return self._reader.bounds(0, deadline.require(what))
+        except NoSuchTopic:
+            return None
 
     def read(self, start: int, end: int, deadline: Deadline) -> Iterator[Message]:
         """Yield the records in [start, end) that are there."""
-        if start >= end:
-            return
         what = f"reading {self._topic}"
-        self._consumer.assign([TopicPartition(self._topic, 0, start)])
-        try:
-            while True:
-                for message in self._next(min(1.0, deadline.require(what))):
-                    error = message.error()
-                    if error is None:
-                        if cast(int, message.offset()) < end:
-                            yield message
-                        if cast(int, message.offset()) >= end - 1:
-                            return
-                    elif error.code() in _NOTHING_MORE:
-                        return  # what is not there the caller finds missing
-                    elif not error.retriable():
-                        raise KafkaUnavailable(f"{what}: {error.str()}")
-        finally:
-            with suppress(KafkaException):
-                self._consumer.unassign()
-
-    def _next(self, timeout_s: float) -> list[Message]:
-        first = self._consumer.poll(timeout_s)
-        return [] if first is None else [first, *self._consumer.consume(200, 0)]
+        self._reader.positions[0] = start
+        with suppress(CutOff):  # what is not there the caller finds missing
+            yield from self._reader.read({0: end}, wait=lambda: min(1.0, deadline.require(what)))
 
 
 class SnapshotTopic:

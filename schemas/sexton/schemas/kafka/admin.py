@@ -17,11 +17,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from sexton.schemas.errors import KafkaUnavailable
+from sexton.schemas.errors import KafkaUnavailable, NoSuchTopic
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TopicFound
 
-__all__ = ["Cluster", "Member", "NoSuchTopic", "TopicFacts", "TopicIdentity", "reach", "result"]
+__all__ = ["Cluster", "Member", "TopicFacts", "TopicIdentity", "reach", "result"]
 
 _REACH_S = 10.0
 _ANSWER_S = 30.0
@@ -56,12 +56,6 @@ class Member:
     client_id: str
     host: str
     assigned: bool
-
-
-class NoSuchTopic(KafkaUnavailable):
-    """The brokers know no such topic, or not yet."""
-
-    usual_hint = "`sexton topics create` makes those that are absent"
 
 
 class Cluster:
