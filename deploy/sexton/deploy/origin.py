@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.genesis import check_genesis, read_genesis
-from sexton.issuer.positions import REACH_S, Positions, WrongTopic
+from sexton.issuer.log.genesis import check_genesis, read_genesis
+from sexton.issuer.log.positions import REACH_S, Positions, WrongTopic
 from sexton.schemas.errors import LogBroken
 from sexton.schemas.events import Genesis
 from sexton.schemas.kafka.admin import Cluster

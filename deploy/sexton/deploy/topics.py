@@ -67,7 +67,7 @@ def create_installation(
     is not empty and not its own: before anything is created, if that can be reported by then.
     """
     from sexton.deploy.origin import refuse_other_origin
-    from sexton.issuer.genesis import write_genesis
+    from sexton.issuer.log.genesis import write_genesis
 
     refuse_other_origin(settings)
     created = create_topics(settings, replication, partitions)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from sexton.issuer.access import REAPERS
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.operations.base import VALID, Desk, Operation, Verdict, Void
-from sexton.issuer.state import State
+from sexton.issuer.state.state import State
 from sexton.issuer.wire import BarrierAnswer, Offset
 from sexton.schemas import events
 from sexton.schemas.errors import UsageError

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from sexton.issuer.access import Role
-from sexton.issuer.binding import check_binding, check_in_time, identity, request_fault
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.state import Request, State
+from sexton.issuer.state.binding import check_binding, check_in_time, identity, request_fault
+from sexton.issuer.state.state import Request, State
 from sexton.issuer.wire import BarrierAnswer, Name
 from sexton.schemas import events
 from sexton.schemas.events import GenerationEvent, PartitionOffsets

@@ -15,11 +15,11 @@ from typing import Any
 
 from sexton.issuer import wire
 from sexton.issuer.access import HOLDERS
-from sexton.issuer.binding import after, check_binding, check_in_time, identity
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.grants import check_issuable, check_node, grant_fault
 from sexton.issuer.operations.base import Changing, Desk
-from sexton.issuer.state import Request, State, Tenant
+from sexton.issuer.state.binding import after, check_binding, check_in_time, identity
+from sexton.issuer.state.grants import check_issuable, check_node, grant_fault
+from sexton.issuer.state.state import Request, State, Tenant
 from sexton.schemas import events
 from sexton.schemas.errors import RequestRefused, UsageError
 from sexton.schemas.events import GenerationForm, IssueOperation

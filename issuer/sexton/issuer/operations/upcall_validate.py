@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from sexton.issuer.access import EVERYBODY
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.operations.base import Desk, Operation
-from sexton.issuer.state import State
+from sexton.issuer.state.state import State
 from sexton.schemas.events import GenerationForm
 
 __all__ = ["UpcallSubject", "UpcallValid", "UpcallValidate", "UpcallValidateAnswer"]

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from sexton.issuer.access import EVERYBODY
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.operations.base import Desk, Operation
-from sexton.issuer.state import State
+from sexton.issuer.state.state import State
 from sexton.issuer.subjects import KINDS
 from sexton.issuer.subjects.base import Question
 from sexton.issuer.subjects.generation import Answer, Subject

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from sexton.issuer.request_ids import instant_of
+from sexton.issuer.state.request_ids import instant_of
 
 __all__ = ["KEPT_GRANTS", "KEPT_REQUESTS", "Cuts", "HasHistory", "RequestIds"]
 

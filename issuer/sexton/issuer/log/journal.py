@@ -6,11 +6,12 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from sexton.issuer.deadline import Coalescer, Deadline
-from sexton.issuer.log import LogReader, LogWriter
+from sexton.issuer.log.positions import Ends, Positions
+from sexton.issuer.log.reader import LogReader
+from sexton.issuer.log.writer import LogWriter
 from sexton.issuer.metrics import Metrics
 from sexton.issuer.operations import FOLDS
-from sexton.issuer.positions import Ends, Positions
-from sexton.issuer.state import State
+from sexton.issuer.state.state import State
 from sexton.schemas.events import GenerationEvent, PartitionOffsets
 
 __all__ = ["Journal"]

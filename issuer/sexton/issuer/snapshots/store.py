@@ -19,11 +19,12 @@ from datetime import UTC, datetime
 from typing import cast
 
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.fold import FORMAT
-from sexton.issuer.positions import Positions
-from sexton.issuer.snapshot_format import SNAPSHOT_FORMAT, BadSnapshot, Restorer, encode
-from sexton.issuer.snapshot_topic import Found, SnapshotTopic, TopicReader
-from sexton.issuer.state import State
+from sexton.issuer.log.positions import Positions
+from sexton.issuer.log.ranges import RangeReader
+from sexton.issuer.snapshots.format import SNAPSHOT_FORMAT, BadSnapshot, Restorer, encode
+from sexton.issuer.snapshots.topic import Found, SnapshotTopic
+from sexton.issuer.state.fold import FORMAT
+from sexton.issuer.state.state import State
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import LogBroken, UndecodableRecord
 from sexton.schemas.events import Genesis, SnapshotChunk, SnapshotManifest
@@ -80,7 +81,7 @@ class Snapshots:
     def facts(self, deadline: Deadline) -> LogFacts:
         """Return the log as it is now."""
         topics = self._positions.describe(deadline)
-        with closing(TopicReader(self._settings, self._positions.log)) as reader:
+        with closing(RangeReader(self._settings, self._positions.log)) as reader:
             start, end = reader.bounds(deadline) or (0, 0)
         return LogFacts(
             self._positions.cluster.cluster_id(deadline.require("cluster id")),
@@ -183,7 +184,7 @@ class Snapshots:
 
     def seal(self, log_offset: int, deadline: Deadline) -> bytes:
         """Return the SHA-256 of the log's record at an offset, which ties a snapshot to this very log."""
-        with closing(TopicReader(self._settings, self._positions.log)) as reader:
+        with closing(RangeReader(self._settings, self._positions.log)) as reader:
             for message in reader.read(log_offset, log_offset + 1, deadline):
                 if message.offset() == log_offset:
                     return hashlib.sha256(cast(bytes, message.value())).digest()

@@ -16,14 +16,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from sexton.issuer import logs
+from sexton.issuer import json_lines
 from sexton.issuer.access import Identity, permit, permit_subjects
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.incoming import read_body
-from sexton.issuer.openapi import documented, with_schemas
+from sexton.issuer.http.incoming import read_body
+from sexton.issuer.http.openapi import documented, with_schemas
+from sexton.issuer.http.problems import Overloaded, headers_of, problem_of, problem_of_any
 from sexton.issuer.operations import OPERATIONS
 from sexton.issuer.operations.base import Operation
-from sexton.issuer.problems import Overloaded, headers_of, problem_of, problem_of_any
 from sexton.issuer.service import Service
 from sexton.issuer.views import NODE, TENANT, View
 from sexton.issuer.wire import decode
@@ -175,7 +175,9 @@ def _endpoint(
         finally:
             took = time.monotonic() - begun
             service.metrics.calls.labels(request.url.path).observe(took)
-            logs.call_ended(request.url.path, took, caller=who, problem=problem, changes=operation.changes)
+            json_lines.call_ended(
+                request.url.path, took, caller=who, problem=problem, changes=operation.changes
+            )
 
     endpoint.__doc__ = operation.__doc__
     return endpoint

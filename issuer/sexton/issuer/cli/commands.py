@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton.issuer import logs
-from sexton.issuer.migration_commands import IMPORT, SCAN, import_, scan_
-from sexton.issuer.snapshot_commands import SNAPSHOT, TRUNCATE, snapshot, truncate
+from sexton.issuer import json_lines
+from sexton.issuer.cli.migration_commands import IMPORT, SCAN, import_, scan_
+from sexton.issuer.cli.snapshot_commands import SNAPSHOT, TRUNCATE, snapshot, truncate
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings, RequestRefused, SextonError
 from sexton.schemas.settings import Settings, load
 from sexton.schemas.text import counted
@@ -72,7 +72,7 @@ def serve(
 ) -> None:
     """Serve the issuer over HTTP until SIGTERM or SIGINT."""
     settings = load(issuer_bind=bind)
-    logs.start(settings.log_level)
+    json_lines.start(settings.log_level)
     host, bound_port = _address(settings, port)
     with _listening(host, bound_port) as listener:
         _serve(settings, listener)
@@ -92,7 +92,7 @@ def _listening(host: str, port: int) -> socket.socket:
 def _serve(settings: Settings, listener: socket.socket) -> None:
     import uvicorn
 
-    from sexton.issuer.http import create_app
+    from sexton.issuer.http.app import create_app
     from sexton.issuer.service import Service
     from sexton.schemas.kafka.admin import reach
 
@@ -196,7 +196,7 @@ def _address(settings: Settings, port: int | None) -> tuple[str, int]:
 @app.command(epilog=_REBUILD, short_help="build Redis' projection anew from the log")
 def rebuild() -> None:
     """Build Redis' projection anew from the log; the service may be running."""
-    from sexton.issuer.maintenance import rebuild_projection
+    from sexton.issuer.cli.maintenance import rebuild_projection
     from sexton.schemas.kafka.admin import reach
 
     count = rebuild_projection(reach(load()))
@@ -211,7 +211,7 @@ def verify(
 
     The service may be running: an entry that is merely late is compared again before it counts.
     """
-    from sexton.issuer.maintenance import verify_projection
+    from sexton.issuer.cli.maintenance import verify_projection
     from sexton.schemas.kafka.admin import reach
 
     found = verify_projection(reach(load()))

@@ -20,7 +20,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
 from redis.retry import Retry
 
-from sexton.issuer.state import State, Tenant
+from sexton.issuer.state.state import State, Tenant
 from sexton.schemas.errors import EnvironmentFault, SextonError
 from sexton.schemas.events import Grant
 from sexton.schemas.settings import Settings
@@ -311,7 +311,7 @@ def entries_of(state: State, tenants: Iterable[str] | None = None) -> dict[str, 
 
 @cache
 def _script(name: str) -> tuple[str, str]:
-    file = resources.files("sexton.issuer") / "lua" / f"{name}.lua"
+    file = resources.files("sexton.issuer.redis") / "lua" / f"{name}.lua"
     text = file.read_text(encoding="utf-8")
     return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.logs import KAFKA
+from sexton.issuer.json_lines import KAFKA
+from sexton.issuer.log.ranges import RangeReader
 from sexton.schemas import records
-from sexton.schemas.errors import KafkaUnavailable, NoSuchTopic
-from sexton.schemas.kafka.reader import CutOff, Reader
+from sexton.schemas.errors import KafkaUnavailable
 from sexton.schemas.settings import Settings
 
-__all__ = ["MAX_CHUNK_BYTES", "Found", "SnapshotTopic", "TopicReader"]
+__all__ = ["MAX_CHUNK_BYTES", "Found", "SnapshotTopic"]
 
 MAX_CHUNK_BYTES = 8 * 1024 * 1024  # half of what the topic takes
 _KEY = re.compile(r"(\d{20}-[0-9a-f]{12})/(\d{6}|manifest)\Z", re.ASCII)
@@ -44,45 +44,6 @@ class Found:
         return int(self.snapshot_id[:20])
 
 
-class TopicReader:
-    """Reads ranges of a topic's partition 0; raises KafkaUnavailable when it cannot in time."""
-
-    def __init__(self, settings: Settings, topic: str) -> None:
-        self._topic = topic
-        self._reader = Reader(
-            settings,
-            topic,
-            "sexton-issuer",
-            f"reading {topic}",
-            logger=KAFKA,
-            **{
-                "client.id": "sexton-issuer-snapshots",
-                "fetch.wait.max.ms": 5,
-                "fetch.message.max.bytes": MAX_CHUNK_BYTES,
-            },
-        )
-
-    def close(self) -> None:
-        """Free the consumer."""
-        self._reader.close()
-
-    def bounds(self, deadline: Deadline) -> tuple[int, int] | None:
-        """Return the first offset and the end of the topic, None when there is no such topic."""
-        what = f"bounds of {self._topic}"
-        try:
-            self._reader.partitions(deadline.require(what))
-            return self._reader.bounds(0, deadline.require(what))
-        except NoSuchTopic:
-            return None
-
-    def read(self, start: int, end: int, deadline: Deadline) -> Iterator[Message]:
-        """Yield the records in [start, end) that are there."""
-        what = f"reading {self._topic}"
-        self._reader.positions[0] = start
-        with suppress(CutOff):  # what is not there the caller finds missing
-            yield from self._reader.read({0: end}, wait=lambda: min(1.0, deadline.require(what)))
-
-
 class SnapshotTopic:
     """Snapshots as bytes. Every method raises KafkaUnavailable when Kafka does not do it in time."""
 
@@ -93,7 +54,7 @@ class SnapshotTopic:
     def find(self, deadline: Deadline) -> list[Found]:
         """Return every snapshot of which anything stands in the topic, the newest first."""
         found: dict[str, Found] = {}
-        with closing(TopicReader(self._settings, self._topic)) as reader:
+        with closing(RangeReader(self._settings, self._topic)) as reader:
             bounds = reader.bounds(deadline)
             for message in reader.read(*bounds, deadline) if bounds else ():
                 _note(found, message)
@@ -108,7 +69,7 @@ class SnapshotTopic:
             return
         waiting: dict[int, bytes] = {}
         turn = 0
-        with closing(TopicReader(self._settings, self._topic)) as reader:
+        with closing(RangeReader(self._settings, self._topic)) as reader:
             for message in reader.read(min(there), max(there) + 1, deadline):
                 offset = cast(int, message.offset())
                 if turn < count and offset == places[turn]:

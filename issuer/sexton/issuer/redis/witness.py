@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.log import LogReader
+from sexton.issuer.log.reader import LogReader
 from sexton.issuer.metrics import Metrics
-from sexton.issuer.projection import (
+from sexton.issuer.redis.projection import (
     Difference,
     Entry,
     Projection,

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.genesis import check_genesis
-from sexton.issuer.log import LogReader, open_reader
-from sexton.issuer.positions import REACH_S, Positions
-from sexton.issuer.projection import Difference, Entry, Projection, entries_of
-from sexton.issuer.state import State
+from sexton.issuer.log.genesis import check_genesis
+from sexton.issuer.log.positions import REACH_S, Positions
+from sexton.issuer.log.reader import LogReader, open_reader
+from sexton.issuer.redis.projection import Difference, Entry, Projection, entries_of
+from sexton.issuer.state.state import State
 from sexton.schemas.errors import SextonError
 from sexton.schemas.settings import Settings
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sexton.issuer.operations import FOLDS
 from sexton.issuer.operations.base import VALID, Valid, Verdict, Void
-from sexton.issuer.state import State
+from sexton.issuer.state.state import State
 from sexton.schemas import events
 from sexton.schemas.errors import LogBroken
 

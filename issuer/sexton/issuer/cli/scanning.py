@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sexton.issuer.migration import Plan
+from sexton.issuer.cli.migration import Plan
 from sexton.schemas.errors import RequestRefused
 from sexton.schemas.events import GenerationForm
 from sexton.schemas.generations import parse_packed_suffix, parse_suffix

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from sexton.issuer.request_ids import check_not_ahead, new_id
-from sexton.issuer.state import Request, State
+from sexton.issuer.state.request_ids import check_not_ahead, new_id
+from sexton.issuer.state.state import Request, State
 from sexton.schemas.errors import RequestRefused
 
 __all__ = ["after", "check_binding", "check_in_time", "identity", "request_fault", "require_same"]

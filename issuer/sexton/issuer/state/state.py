@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sexton.issuer.history import Cuts, RequestIds
+from sexton.issuer.state.history import Cuts, RequestIds
 from sexton.schemas import events
 from sexton.schemas.events import GenerationForm
 from sexton.schemas.generations import MAX_GENERATION, MAX_PACKED_PART

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from sexton.issuer.state import Issue, Numbered, Request, State, Tenant
+from sexton.issuer.state.state import Issue, Numbered, Request, State, Tenant
 from sexton.schemas.errors import SextonError
 from sexton.schemas.events import GenerationForm, SnapshotChunk, SnapshotManifest
 

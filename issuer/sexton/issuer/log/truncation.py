@@ -17,13 +17,13 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.fold import apply
-from sexton.issuer.log import decode_event
-from sexton.issuer.positions import REACH_S, Positions
-from sexton.issuer.snapshot_format import BadSnapshot, encode
-from sexton.issuer.snapshot_topic import TopicReader
-from sexton.issuer.snapshots import KEPT, LogFacts, Snapshot, Snapshots
-from sexton.issuer.state import State
+from sexton.issuer.log.positions import REACH_S, Positions
+from sexton.issuer.log.ranges import RangeReader
+from sexton.issuer.log.reader import decode_event
+from sexton.issuer.snapshots.format import BadSnapshot, encode
+from sexton.issuer.snapshots.store import KEPT, LogFacts, Snapshot, Snapshots
+from sexton.issuer.state.fold import apply
+from sexton.issuer.state.state import State
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable, SextonError
 from sexton.schemas.settings import Settings
@@ -105,7 +105,7 @@ def _prove(
     settings: Settings, positions: Positions, state: State, proven: list[Snapshot], deadline: Deadline
 ) -> None:
     """Fold the log on from `state`; at the place of each snapshot, in order, the state must be its bytes."""
-    with closing(TopicReader(settings, positions.log)) as reader:
+    with closing(RangeReader(settings, positions.log)) as reader:
         for snapshot in proven:
             for message in reader.read(state.next_offset, snapshot.log_offset + 1, deadline):
                 apply(state, int(message.offset() or 0), decode_event(message))

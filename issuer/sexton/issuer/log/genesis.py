@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from typing import cast
 
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.fold import FORMAT, State, apply
-from sexton.issuer.log import LogWriter, decode_event
-from sexton.issuer.positions import Positions, WrongTopic
-from sexton.issuer.snapshot_topic import TopicReader
-from sexton.issuer.snapshots import Snapshots
+from sexton.issuer.log.positions import Positions, WrongTopic
+from sexton.issuer.log.ranges import RangeReader
+from sexton.issuer.log.reader import decode_event
+from sexton.issuer.log.writer import LogWriter
+from sexton.issuer.snapshots.store import Snapshots
+from sexton.issuer.state.fold import FORMAT, State, apply
 from sexton.schemas import events
 from sexton.schemas.errors import KafkaUnavailable, SextonError
 from sexton.schemas.settings import Settings
@@ -36,7 +37,7 @@ def read_genesis(settings: Settings, deadline: Deadline) -> events.Genesis | Non
     if facts.end == 0:
         return None
     state = State()
-    with closing(TopicReader(settings, positions.log)) as reader:
+    with closing(RangeReader(settings, positions.log)) as reader:
         for message in reader.read(0, 1, deadline):
             apply(state, cast(int, message.offset()), decode_event(message))
     if state.genesis is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sexton.issuer.state import State, Tenant
+from sexton.issuer.state.state import State, Tenant
 from sexton.schemas.errors import RequestRefused
 
 __all__ = ["check_alive", "check_expected", "check_issuable", "check_node", "grant_fault"]

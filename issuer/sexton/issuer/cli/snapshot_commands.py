@@ -39,7 +39,7 @@ def snapshot(
     form: Annotated[_Format, typer.Option("--format", help="text or json")] = _Format.TEXT,
 ) -> None:
     """Take a snapshot of the state as of the log's end; issuers may be running."""
-    from sexton.issuer.snapshot_keeper import take_snapshot
+    from sexton.issuer.snapshots.keeper import take_snapshot
     from sexton.schemas.kafka.admin import reach
 
     taken = take_snapshot(reach(load()), _TIMEOUT_S)
@@ -71,8 +71,8 @@ def truncate(
     The two newest snapshots are loaded and compared with the log, event by event, first. Refused without a
     good one. Nothing does this by itself.
     """
-    from sexton.issuer import truncation
     from sexton.issuer.deadline import Deadline
+    from sexton.issuer.log import truncation
     from sexton.schemas.kafka.admin import reach
 
     settings, deadline = reach(load()), Deadline.after(_TIMEOUT_S)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sexton.issuer.answers import NodeState
-from sexton.issuer.migration import Plan, read_plan, settle
-from sexton.issuer.scanning import Found, check_not_below, node_generations, of_other_form, or_none, scan
+from sexton.issuer.cli.migration import Plan, read_plan, settle
+from sexton.issuer.cli.scanning import Found, check_not_below, node_generations, of_other_form, or_none, scan
 from sexton.issuer.subjects.generation import Subject
 from sexton.schemas.errors import RequestRefused, UsageError
 from sexton.schemas.events import GenerationForm

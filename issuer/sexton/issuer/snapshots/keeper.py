@@ -14,12 +14,12 @@ import sys
 import threading
 import time
 
-from sexton.issuer import logs
+from sexton.issuer import json_lines
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.log import LogReader, open_reader
+from sexton.issuer.log.positions import REACH_S, Positions
+from sexton.issuer.log.reader import LogReader, open_reader
 from sexton.issuer.metrics import Metrics
-from sexton.issuer.positions import REACH_S, Positions
-from sexton.issuer.snapshots import Snapshot, Snapshots
+from sexton.issuer.snapshots.store import Snapshot, Snapshots
 from sexton.schemas.errors import SextonError
 from sexton.schemas.settings import Settings, load
 
@@ -119,7 +119,7 @@ def main() -> int:
     """Take the snapshot that a serving issuer wants, and print where it stands as JSON."""
     os.nice(_NICE)
     settings = load()
-    logs.start(settings.log_level)
+    json_lines.start(settings.log_level)
     try:
         taken = take_snapshot(settings, unless_within=settings.issuer_snapshot_events // 2)
     except SextonError as error:
