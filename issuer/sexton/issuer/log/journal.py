@@ -33,6 +33,7 @@ class Journal:
     def read_ends(self, deadline: Deadline) -> PartitionOffsets:
         """Read the end offsets and fold the log up to the end that it had then."""
         ends = self.positions(deadline)
+        # What is decided by an older fold supersedes a number that is not the newest: void, and once more.
         self._metrics.fold_lag.set(max(0, ends.log_end - self._reader.next_offset))
         self.wait_for(ends.log_end - 1, deadline)
         return ends.intents
@@ -51,6 +52,8 @@ class Journal:
 
     def append(self, event: Any, part: int, deadline: Deadline) -> bool:
         """Append, read back, and say whether this very event is the valid one of its request and part."""
+        # From here on only the fold says what is answered. Where a crash or the time ends this after the
+        # append, the event may count: the caller's retry finds it by its request id and is answered from it.
         offset = self.write(event, deadline)
         with self.state() as state:
             request = state.request(event.request_id)

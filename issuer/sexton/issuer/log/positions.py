@@ -82,6 +82,8 @@ class Positions:
                     return ends
 
     def _read_once(self, deadline: Deadline) -> Ends | None:
+        # The offsets first: a topic that was created anew in between is seen by its id. Read after the ids,
+        # the new one's offsets would be taken for the old one's.
         offsets = self._latest(self._partitions, deadline) if self._partitions else None
         facts = self.describe(deadline)
         verify(self._named, facts)

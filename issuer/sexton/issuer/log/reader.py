@@ -193,6 +193,8 @@ class LogReader:
         error = message.error()
         if error is None:
             return False
+        # The events in between are not in this state: on without them, numbers would be issued again. A
+        # restart begins at a snapshot above the cut, or refuses.
         if error.code() in CUT_OFF:
             raise LogBroken(f"the generations log was truncated or re-created: {error.str()}")
         _log.warning("reading the generations log: %s", error.str())

@@ -78,6 +78,8 @@ def execute(settings: Settings, made: Plan, deadline: Deadline) -> int:
     place = TopicPartition(positions.log, 0, made.until)
     left = deadline.require("deleting records")
     try:
+        # Nobody brings these events back. The snapshots that were proven are not below the cut, and go only
+        # for newer ones. Where the answer is lost it may be done: a new plan says where the log starts.
         deleted = admin.delete_records([place], request_timeout=left, operation_timeout=left)
         return int(deleted[place].result(timeout=left).low_watermark)
     except KafkaException as error:

@@ -88,6 +88,7 @@ class LogWriter:
                 **{
                     "client.id": "sexton-issuer",
                     "enable.idempotence": self._idempotent,
+                    # What one broker alone has could go with it, and its numbers be issued again.
                     "acks": "all",
                     "linger.ms": 0,
                     "message.max.bytes": MAX_EVENT_BYTES,

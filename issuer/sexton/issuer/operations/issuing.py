@@ -136,9 +136,13 @@ def _step(desk: Desk, call: Call) -> Granted | Part:
 
 def issue_part(desk: Desk, call: Call, part: Part, ends: events.PartitionOffsets, deadline: Deadline) -> None:
     """Append one part of a call with end offsets that were read before, and tell Redis what came of it."""
+    # A proposal only keeps issuers from asking for the same number. Lost with Redis, another may be made of
+    # the number: the event that comes second in the log is void.
     grants = desk.witness.propose(part.tenants, deadline)
     event = issued_event(call, part, grants, ends, desk.now())
     if desk.log.append(event, part.number, deadline):
+        # Before the answer. Where Redis fails here the number is issued all the same: the retry is answered
+        # from the log, and who next compares the tenant brings Redis up to it.
         desk.witness.project(part.tenants, deadline)
     else:
         desk.witness.withdraw(part.tenants, deadline)

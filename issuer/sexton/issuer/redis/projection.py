@@ -194,6 +194,7 @@ class Projection:
         if doomed:
             self._command("DEL", *doomed)
         self.project(entries)
+        # Without the mark there is no projection, whatever is there already: who needs one builds it.
         self._command("HSET", self._meta, "log", self._log_id)
         _log.info("projection built from the log: %d tenants", len(entries))
 

@@ -112,6 +112,7 @@ class Witness:
             now = [Difference(d.tenant, entry(state.tenant(d.tenant)), d.raw) for d in differences]
         late = {d.tenant: d.expected for d in now if d.only_late}
         wrong = [d for d in now if d.raw != d.expected and not d.only_late]
+        # Never the log to Redis: a number that only Redis has was answered to nobody.
         self._projection.project(late)
         for difference in wrong:
             self._metrics.disagreements.inc()

@@ -208,9 +208,11 @@ class Snapshots:
                 checksum.update(value)
                 yield value
 
+        # The manifest last: chunks without one are nobody's, and go with what later snapshots replace.
         self._topic.write(snapshot_id, chunks(), deadline)
         manifest = manifest_of(state, snapshot_id, seal, sizes, checksum.digest())
         self._topic.write_manifest(snapshot_id, _codec.encode(manifest), deadline)
+        # Read back before anything is removed: of a truncated log the older ones may be all that is left.
         facts = self.facts(deadline)
         usable, _ = self.usable(facts, deadline)
         written = next((s for s in usable if s.found.snapshot_id == snapshot_id), None)
