@@ -19,7 +19,7 @@ from sexton.issuer.http.problems import problem_of
 from sexton.issuer.log.positions import Positions
 from sexton.issuer.operations.fence_tenant import FenceTenant
 from sexton.issuer.operations.import_ import Import, ImportedTenant
-from sexton.issuer.redis.projection import RedisUnavailable
+from sexton.issuer.redis.connection import RedisUnavailable
 from sexton.issuer.service import Service
 
 pytestmark = pytest.mark.real

@@ -11,7 +11,7 @@ from sexton.deploy.local import Installation
 from sexton.issuer.client import IssuerClient
 from sexton.issuer.http.app import problem_of
 from sexton.issuer.log.positions import WrongTopic
-from sexton.issuer.redis.projection import RedisUnavailable
+from sexton.issuer.redis.connection import RedisUnavailable
 from sexton.issuer.service import NotReady
 from sexton.schemas.errors import (
     InvalidEvent,

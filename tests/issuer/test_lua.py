@@ -14,7 +14,8 @@ from tests.support.issuing import redis_of
 from tests.support.lua_rules import Hashes
 
 from sexton.deploy.local import Installation
-from sexton.issuer.redis.projection import MAX_AHEAD, Difference, Projection, RedisUnavailable, _script
+from sexton.issuer.redis.connection import RedisUnavailable, _script
+from sexton.issuer.redis.projection import MAX_AHEAD, Difference, Projection
 
 SCRIPTS = ("compare_v2", "project_v1", "propose_v1", "repair_v1", "withdraw_v1")
 TAG = "{sexton:lua-test}"

@@ -25,7 +25,7 @@ from sexton.issuer.http import app as http_module
 from sexton.issuer.http.app import create_app
 from sexton.issuer.log.positions import Positions
 from sexton.issuer.log.reader import LogReader
-from sexton.issuer.redis.projection import RedisUnavailable
+from sexton.issuer.redis.connection import RedisUnavailable
 from sexton.issuer.service import Service
 from sexton.issuer.snapshots.store import Snapshots
 from sexton.issuer.state.request_ids import new_id

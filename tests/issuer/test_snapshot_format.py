@@ -15,7 +15,7 @@ from tests.support.logs import GENESIS, NOW, mixed_logs, timed
 
 from sexton.issuer.snapshots import format as snapshot_format
 from sexton.issuer.snapshots.format import BadSnapshot, Restorer, encode
-from sexton.issuer.snapshots.store import manifest_of
+from sexton.issuer.snapshots.manifest import manifest_of
 from sexton.issuer.state.fold import apply
 from sexton.issuer.state.state import State
 from sexton.schemas import events

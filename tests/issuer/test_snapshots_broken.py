@@ -28,7 +28,8 @@ from sexton.issuer.deadline import Deadline
 from sexton.issuer.log.genesis import write_genesis
 from sexton.issuer.service import Service
 from sexton.issuer.snapshots.keeper import take_snapshot
-from sexton.issuer.snapshots.store import Snapshot, manifest_of
+from sexton.issuer.snapshots.manifest import manifest_of
+from sexton.issuer.snapshots.store import Snapshot
 from sexton.issuer.state.fold import State, apply
 from sexton.schemas.errors import LogBroken
 from sexton.schemas.events import Genesis

@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.log.positions import Positions
 from sexton.issuer.log.ranges import RangeReader
-from sexton.issuer.snapshots.store import LogFacts, Snapshot, Snapshots, digest_of
+from sexton.issuer.snapshots.manifest import digest_of
+from sexton.issuer.snapshots.store import LogFacts, Snapshot, Snapshots
 from sexton.issuer.snapshots.topic import SnapshotTopic
 from sexton.schemas import records
 from sexton.schemas.codec import Codec

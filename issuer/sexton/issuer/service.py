@@ -14,7 +14,8 @@ from sexton.issuer.log.positions import Positions, WrongTopic
 from sexton.issuer.log.reader import LogReader
 from sexton.issuer.log.writer import LogWriter
 from sexton.issuer.metrics import Metrics
-from sexton.issuer.redis.projection import EvictingRedis, Projection, RedisUnavailable
+from sexton.issuer.redis.connection import RedisUnavailable
+from sexton.issuer.redis.projection import EvictingRedis, Projection
 from sexton.issuer.redis.witness import Witness
 from sexton.issuer.snapshots.keeper import SnapshotKeeper
 from sexton.issuer.snapshots.store import Snapshots

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 
 from sexton.issuer import wire
 from sexton.issuer.log.positions import WrongTopic
-from sexton.issuer.redis.projection import RedisUnavailable
+from sexton.issuer.redis.connection import RedisUnavailable
 from sexton.issuer.service import NotReady
 from sexton.schemas.errors import (
     EnvironmentFault,

@@ -9,12 +9,10 @@ the newer one breaks later, the older one and the events after it still give the
 from __future__ import annotations
 
 import hashlib
-from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import TopicPartition
 
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.log.positions import REACH_S, Positions
@@ -26,6 +24,7 @@ from sexton.issuer.state.fold import apply
 from sexton.issuer.state.state import State
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable, SextonError
+from sexton.schemas.kafka.admin import result
 from sexton.schemas.settings import Settings
 
 __all__ = ["Plan", "execute", "plan"]
@@ -74,18 +73,13 @@ def plan(settings: Settings, deadline: Deadline) -> Plan:
 def execute(settings: Settings, made: Plan, deadline: Deadline) -> int:
     """Delete what the plan says and return the log's new first offset; raises KafkaUnavailable."""
     positions = Positions(settings)
-    admin = AdminClient(settings.kafka(**{"client.id": "sexton-issuer"}))
     place = TopicPartition(positions.log, 0, made.until)
-    left = deadline.require("deleting records")
-    try:
-        # Nobody brings these events back. The snapshots that were proven are not below the cut, and go only
-        # for newer ones. Where the answer is lost it may be done: a new plan says where the log starts.
-        deleted = admin.delete_records([place], request_timeout=left, operation_timeout=left)
-        return int(deleted[place].result(timeout=left).low_watermark)
-    except KafkaException as error:
-        raise KafkaUnavailable(f"deleting records of {positions.log}: {error.args[0].str()}") from error
-    except FutureTimeout as error:
-        raise KafkaUnavailable("no time left: deleting records") from error
+    what = f"deleting records of {positions.log}"
+    left = deadline.require(what)
+    # Nobody brings these events back. The snapshots that were proven are not below the cut, and go only
+    # for newer ones. Where the answer is lost it may be done: a new plan says where the log starts.
+    deleted = positions.cluster.admin.delete_records([place], request_timeout=left, operation_timeout=left)
+    return int(result(deleted[place], what, left).low_watermark)
 
 
 def _loadable(

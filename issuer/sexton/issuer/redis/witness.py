@@ -13,11 +13,11 @@ from typing import TypeVar
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.log.reader import LogReader
 from sexton.issuer.metrics import Metrics
+from sexton.issuer.redis.connection import ProjectionMissing
 from sexton.issuer.redis.projection import (
     Difference,
     Entry,
     Projection,
-    ProjectionMissing,
     ProposalStale,
     entries_of,
     entry,

@@ -9,33 +9,29 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import json
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import cast
 
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.log.positions import Positions
 from sexton.issuer.log.ranges import RangeReader
 from sexton.issuer.snapshots.format import SNAPSHOT_FORMAT, BadSnapshot, Restorer, encode
+from sexton.issuer.snapshots.manifest import digest_of, manifest_of
 from sexton.issuer.snapshots.topic import Found, SnapshotTopic
 from sexton.issuer.state.fold import FORMAT
 from sexton.issuer.state.state import State
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import LogBroken, UndecodableRecord
 from sexton.schemas.events import Genesis, SnapshotChunk, SnapshotManifest
-from sexton.schemas.forms import to_json
 from sexton.schemas.settings import Settings
 
-__all__ = ["KEPT", "LogFacts", "Snapshot", "Snapshots", "digest_of", "manifest_of"]
+__all__ = ["KEPT", "LogFacts", "Snapshot", "Snapshots"]
 
 KEPT = 2
-_FIELDS = list(SnapshotManifest.__dataclass_fields__)
-_DIGESTED = _FIELDS[: _FIELDS.index("digest")]
 _codec = Codec()  # always single-object encoding, like the log
 _log = logging.getLogger("sexton.issuer.snapshots")
 
@@ -245,37 +241,6 @@ class Snapshots:
             oldest = kept[-1].found.snapshot_id
             doomed = [found for found in self._topic.find(deadline) if found.snapshot_id < oldest]
             self._topic.remove(doomed, deadline)
-
-
-def manifest_of(
-    state: State, snapshot_id: str, seal: bytes, sizes: list[int], checksum: bytes
-) -> SnapshotManifest:
-    """Return the manifest of a state whose chunks have these sizes and this checksum."""
-    assert state.genesis is not None
-    made = SnapshotManifest(
-        snapshot_id=snapshot_id,
-        format=SNAPSHOT_FORMAT,
-        genesis=state.genesis,
-        log_offset=state.log_offset,
-        seal=seal,
-        high=list(state.high),
-        floor=list(state.cuts.floor),
-        request_mark=state.requests.mark,
-        tenants=len(state),
-        nodes=sum(1 for _ in state.nodes()),
-        requests=len(state.requests),
-        sizes=sizes,
-        checksum=checksum,
-        written_at=datetime.now(UTC),
-    )
-    return replace(made, digest=digest_of(made))
-
-
-def digest_of(manifest: SnapshotManifest) -> str:
-    """Return what the digest of a manifest must be: of the fields before it, whichever versions add later."""
-    message = to_json(manifest)
-    row = [message[name] for name in _DIGESTED]
-    return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
 
 
 def _decoded(chunk: bytes, number: int) -> SnapshotChunk:
