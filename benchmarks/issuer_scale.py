@@ -21,14 +21,14 @@ from benchmarks.harness import Bench, median, say
 from confluent_kafka import Producer
 
 from sexton.deploy.topics import create_installation
-from sexton.issuer import request_ids
 from sexton.issuer.client import IssuerClient
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.log import open_reader
-from sexton.issuer.positions import Positions
-from sexton.issuer.projection import Projection, entries_of
-from sexton.issuer.snapshots import Snapshots
-from sexton.issuer.state import Issue, Request, State
+from sexton.issuer.log.positions import Positions
+from sexton.issuer.log.reader import open_reader
+from sexton.issuer.redis.projection import Projection, entries_of
+from sexton.issuer.snapshots.store import Snapshots
+from sexton.issuer.state import request_ids
+from sexton.issuer.state.state import Issue, Request, State
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.settings import Settings, load

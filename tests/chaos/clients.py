@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from tests.chaos.journal import Answered, Asked, Barred, Journal, Judged, Offsets
 
 from sexton.issuer.client import IssuerClient, Subject
-from sexton.issuer.request_ids import new_id
+from sexton.issuer.state.request_ids import new_id
 from sexton.schemas import records
 from sexton.schemas.errors import IssuerUnavailable, RequestRefused
 from sexton.schemas.settings import Settings

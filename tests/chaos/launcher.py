@@ -12,11 +12,15 @@ from typing import Any
 
 from msgspec import UNSET
 
-from sexton.issuer import commands, journal, log, state, wire
+from sexton.issuer import wire
+from sexton.issuer.cli import commands
+from sexton.issuer.log import journal
+from sexton.issuer.log import reader as log
+from sexton.issuer.log.positions import Ends
 from sexton.issuer.operations import attach, issuing, re_attach
 from sexton.issuer.operations.issuing import Granted, Part, issued_event
-from sexton.issuer.positions import Ends
-from sexton.issuer.request_ids import new_id
+from sexton.issuer.state import state
+from sexton.issuer.state.request_ids import new_id
 from sexton.issuer.subjects import generation
 from sexton.schemas import events
 

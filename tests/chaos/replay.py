@@ -10,8 +10,8 @@ from tests.chaos.journal import Answered, Barred, Journal, Judged
 from tests.chaos.oracle import Oracle, Span
 
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.log import decode_event
-from sexton.issuer.snapshot_topic import TopicReader
+from sexton.issuer.log.ranges import RangeReader
+from sexton.issuer.log.reader import decode_event
 from sexton.schemas import events, records
 from sexton.schemas.settings import Settings
 from sexton.schemas.windows import Window
@@ -25,7 +25,7 @@ def violations(settings: Settings, journal: Journal) -> list[str]:
     judged = defaultdict(list)
     for reported in journal.judged:
         judged[reported.log_offset].append(reported)
-    with closing(TopicReader(settings, settings.topic(records.GENERATIONS))) as reader:
+    with closing(RangeReader(settings, settings.topic(records.GENERATIONS))) as reader:
         bounds = reader.bounds(Deadline.after(30))
         assert bounds is not None
         for message in reader.read(*bounds, Deadline.after(120)):

@@ -13,7 +13,7 @@ from tests.chaos.launcher import PLANTS
 from tests.chaos.run import run
 
 from sexton.deploy.local import LocalStack
-from sexton.issuer import state
+from sexton.issuer.state import state
 
 pytestmark = pytest.mark.real
 

@@ -17,8 +17,8 @@ from sexton.consumers.topics import Raw, read
 from sexton.deploy.local import Installation
 from sexton.deploy.main import run
 from sexton.schemas import events, records
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.codec import Codec
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
 
 pytestmark = pytest.mark.real

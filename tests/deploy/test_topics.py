@@ -16,9 +16,9 @@ from tests.support.topic_settings import configure
 
 from sexton.deploy.local import LocalStack
 from sexton.deploy.topics import check_topics, create_installation, create_topics, delete_topics
-from sexton.issuer.positions import WrongTopic
+from sexton.issuer.log.positions import WrongTopic
 from sexton.schemas import settings as settings_module
-from sexton.schemas.cluster import Cluster, TopicIdentity
+from sexton.schemas.kafka.admin import Cluster, TopicIdentity
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, TopicFound, compare, config_for, durability_for
 

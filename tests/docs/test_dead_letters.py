@@ -17,8 +17,8 @@ from tests.support.pages import ROOT
 from sexton.consumers.topics import read
 from sexton.deploy.local import Installation
 from sexton.schemas import events, records
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.codec import Codec
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
 
 pytestmark = pytest.mark.real

@@ -17,8 +17,8 @@ from sexton.deploy.local import Installation, LocalStack
 from sexton.issuer.client import IssuerClient
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.service import Service
-from sexton.issuer.snapshot_keeper import take_snapshot
-from sexton.issuer.snapshots import Snapshot
+from sexton.issuer.snapshots.keeper import take_snapshot
+from sexton.issuer.snapshots.store import Snapshot
 from sexton.issuer.testing import FakeIssuer
 from sexton.schemas import records
 from sexton.schemas.settings import Settings

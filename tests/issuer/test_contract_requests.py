@@ -13,7 +13,7 @@ from tests.support.logs import timed
 
 from sexton.issuer.client import Issuer, Subject
 from sexton.issuer.operations.import_ import check_same_import
-from sexton.issuer.state import Request
+from sexton.issuer.state.state import Request
 from sexton.schemas.errors import RequestRefused
 from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant
 
@@ -48,7 +48,9 @@ def test_a_client_whose_clock_is_wrong_is_served(
 ) -> None:
     """It makes its ids itself: one without a time will do where the time in the first is refused."""
     real = time.time_ns
-    monkeypatch.setattr("sexton.issuer.request_ids.time.time_ns", lambda: real() + off_s * 1_000_000_000)
+    monkeypatch.setattr(
+        "sexton.issuer.state.request_ids.time.time_ns", lambda: real() + off_s * 1_000_000_000
+    )
 
     assert case.issuer.attach("n", unique).generation == 1
     assert case.issuer.re_attach(f"{unique}-n") is not None

@@ -8,9 +8,9 @@ import pytest
 from tests.support.folding import GENESIS, NOW, issued
 from tests.support.issuing import refused
 
-from sexton.issuer.fold import VALID, State, apply
 from sexton.issuer.operations import detach, import_, issuing, register_node
 from sexton.issuer.operations.issuing import Call, Granted, Part, next_step
+from sexton.issuer.state.fold import VALID, State, apply
 from sexton.schemas import events
 from sexton.schemas.errors import UsageError
 from sexton.schemas.events import GenerationForm, Grant, IssueOperation, PartitionOffsets

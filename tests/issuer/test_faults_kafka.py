@@ -20,8 +20,8 @@ from sexton.issuer.operations.validate import Validate
 from sexton.issuer.service import Service
 from sexton.issuer.subjects.generation import Answer, Subject
 from sexton.schemas import records
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import KafkaUnavailable
+from sexton.schemas.kafka.admin import Cluster
 
 pytestmark = pytest.mark.real
 

@@ -17,7 +17,7 @@ from sexton.deploy import topics
 from sexton.deploy.local import LocalStack, issuer, ports
 from sexton.issuer.client import IssuerClient, Subject
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.positions import Positions
+from sexton.issuer.log.positions import Positions
 from sexton.schemas import records
 from sexton.schemas import settings as settings_module
 from sexton.schemas.settings import Settings

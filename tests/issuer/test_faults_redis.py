@@ -15,11 +15,11 @@ from tests.support.servers import Server
 
 from sexton.deploy.local import Installation
 from sexton.issuer.deadline import Deadline
+from sexton.issuer.http.problems import problem_of
+from sexton.issuer.log.positions import Positions
 from sexton.issuer.operations.fence_tenant import FenceTenant
 from sexton.issuer.operations.import_ import Import, ImportedTenant
-from sexton.issuer.positions import Positions
-from sexton.issuer.problems import problem_of
-from sexton.issuer.projection import RedisUnavailable
+from sexton.issuer.redis.connection import RedisUnavailable
 from sexton.issuer.service import Service
 
 pytestmark = pytest.mark.real

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.folding import GENESIS, NOW, barrier, fold, issued
 
-from sexton.issuer.fold import VALID, State, Void, apply
+from sexton.issuer.state.fold import VALID, State, Void, apply
 from sexton.schemas import events
 from sexton.schemas.errors import LogBroken
 from sexton.schemas.events import Grant, IssueOperation

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.logs import GENESIS, NOW, mixed_logs
 
-from sexton.issuer.fold import VALID, State, Valid, Verdict, Void, apply
+from sexton.issuer.state.fold import VALID, State, Valid, Verdict, Void, apply
 from sexton.schemas import events
 from sexton.schemas.events import GenerationForm, Grant, IssueOperation, PartitionOffsets
 from sexton.schemas.generations import MAX_NODE, MAX_PACKED_PART

@@ -9,7 +9,7 @@ import pytest
 from tests.support.folding import GENESIS, NOW, issued
 from tests.support.logs import timed
 
-from sexton.issuer.fold import VALID, State, Void, apply
+from sexton.issuer.state.fold import VALID, State, Void, apply
 from sexton.schemas import events
 from sexton.schemas.events import GenerationForm, Grant, IssueOperation, PartitionOffsets
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.folding import GENESIS, NOW, barrier, facts, fold, issued
 
-from sexton.issuer.fold import State, Valid, Void, apply
+from sexton.issuer.state.fold import State, Valid, Void, apply
 from sexton.schemas import events
 from sexton.schemas.events import Grant, IssueOperation, PartitionOffsets
 

@@ -15,8 +15,8 @@ from tests.support.issuing import Case
 from tests.support.logs import GENESIS, NOW, mixed_logs
 
 from sexton.issuer.client import Registration
-from sexton.issuer.fold import State, Valid, apply
-from sexton.issuer.state import Numbered
+from sexton.issuer.state.fold import State, Valid, apply
+from sexton.issuer.state.state import Numbered
 from sexton.issuer.subjects.generation import Answer, Gathered, Subject
 from sexton.schemas import events
 from sexton.schemas.events import Grant, ImportedNode, ImportedTenant, IssueOperation, PartitionOffsets

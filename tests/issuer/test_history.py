@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.logs import timed
 
-from sexton.issuer import request_ids
-from sexton.issuer.fold import VALID, State, Void, apply
-from sexton.issuer.history import RequestIds
 from sexton.issuer.operations.issuing import Call, next_step
+from sexton.issuer.state import request_ids
+from sexton.issuer.state.fold import VALID, State, Void, apply
+from sexton.issuer.state.history import RequestIds
 from sexton.schemas import events
 from sexton.schemas.errors import RequestRefused
 from sexton.schemas.events import Grant, IssueOperation, PartitionOffsets

@@ -9,9 +9,9 @@ import pytest
 
 from sexton.deploy.local import Installation
 from sexton.issuer.client import IssuerClient
-from sexton.issuer.http import problem_of
-from sexton.issuer.positions import WrongTopic
-from sexton.issuer.projection import RedisUnavailable
+from sexton.issuer.http.app import problem_of
+from sexton.issuer.log.positions import WrongTopic
+from sexton.issuer.redis.connection import RedisUnavailable
 from sexton.issuer.service import NotReady
 from sexton.schemas.errors import (
     InvalidEvent,

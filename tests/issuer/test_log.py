@@ -15,9 +15,10 @@ from tests.support.topic_settings import configure
 from sexton.deploy.local import Installation
 from sexton.deploy.topics import create_topics
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.genesis import write_genesis
-from sexton.issuer.log import LogReader, LogWriter
-from sexton.issuer.positions import Positions, WrongTopic
+from sexton.issuer.log.genesis import write_genesis
+from sexton.issuer.log.positions import Positions, WrongTopic
+from sexton.issuer.log.reader import LogReader
+from sexton.issuer.log.writer import LogWriter
 from sexton.issuer.service import Service
 from sexton.schemas import events, records
 from sexton.schemas.errors import LogBroken, SextonError

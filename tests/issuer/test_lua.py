@@ -14,7 +14,8 @@ from tests.support.issuing import redis_of
 from tests.support.lua_rules import Hashes
 
 from sexton.deploy.local import Installation
-from sexton.issuer.projection import MAX_AHEAD, Difference, Projection, RedisUnavailable, _script
+from sexton.issuer.redis.connection import RedisUnavailable, _script
+from sexton.issuer.redis.projection import MAX_AHEAD, Difference, Projection
 
 SCRIPTS = ("compare_v2", "project_v1", "propose_v1", "repair_v1", "withdraw_v1")
 TAG = "{sexton:lua-test}"
@@ -50,7 +51,7 @@ def test_every_script_says_what_it_takes_and_returns(name: str) -> None:
 
 def test_every_script_is_known_here() -> None:
     """No script is left out of these tests."""
-    folder = resources.files("sexton.issuer") / "lua"
+    folder = resources.files("sexton.issuer.redis") / "lua"
 
     assert sorted(f.name for f in folder.iterdir()) == [f"{name}.lua" for name in SCRIPTS]
 

@@ -13,10 +13,10 @@ from tests.support.issuing import keys, redis_of, refused
 
 from sexton.deploy.local import Installation
 from sexton.issuer.answers import NodeState
+from sexton.issuer.cli.migration import Plan, Settled, chunks, read_plan, settle
 from sexton.issuer.client import IssuerClient
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.migration import Plan, Settled, chunks, read_plan, settle
-from sexton.issuer.positions import Positions
+from sexton.issuer.log.positions import Positions
 from sexton.schemas.errors import UsageError
 from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant
 from sexton.schemas.generations import PackedGeneration

@@ -17,7 +17,7 @@ from tests.support.waits import until
 
 from sexton.deploy.local import Installation
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.positions import Positions, WrongTopic
+from sexton.issuer.log.positions import Positions, WrongTopic
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable
@@ -29,7 +29,7 @@ from contextlib import suppress
 from confluent_kafka import TopicPartition
 
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.positions import Positions
+from sexton.issuer.log.positions import Positions
 from sexton.schemas.errors import KafkaUnavailable
 from sexton.schemas.settings import load
 
@@ -98,6 +98,6 @@ def test_j_13_topic_ids_are_read_after_the_end_offsets(
     for name in ("identities", "stable_ends"):
         monkeypatch.setattr(positions.cluster, name, then_recreated(name))
     # Both questions in one attempt, though creating a topic takes a while.
-    monkeypatch.setattr("sexton.issuer.positions._ATTEMPT_S", 60.0)
+    monkeypatch.setattr("sexton.issuer.log.positions._ATTEMPT_S", 60.0)
     with pytest.raises(WrongTopic, match=old.topic_id):
         positions.read(Deadline.after(60))

@@ -11,11 +11,11 @@ import pytest
 from tests.support.issuing import Serve, attach, counter, keys, log_id, newest, re_attach, redis_of
 
 from sexton.deploy.local import Installation
+from sexton.issuer.cli.maintenance import verify_projection
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.maintenance import verify_projection
 from sexton.issuer.operations.fence_tenant import FenceTenant
 from sexton.issuer.operations.import_ import Import, ImportedTenant
-from sexton.issuer.projection import entries_of
+from sexton.issuer.redis.projection import entries_of
 from sexton.issuer.service import Service
 from sexton.schemas.errors import EnvironmentFault
 

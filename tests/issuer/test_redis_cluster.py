@@ -14,8 +14,8 @@ from tests.support.servers import Server
 
 from sexton.deploy.local import Installation, ports
 from sexton.issuer.deadline import Deadline
+from sexton.issuer.log.positions import Positions
 from sexton.issuer.operations.attach import Attach
-from sexton.issuer.positions import Positions
 
 pytestmark = pytest.mark.real
 

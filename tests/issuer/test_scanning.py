@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.issuing import refused
 
-from sexton.issuer.migration import Plan
-from sexton.issuer.scanning import check_not_below, of_other_form, scan
+from sexton.issuer.cli.migration import Plan
+from sexton.issuer.cli.scanning import check_not_below, of_other_form, scan
 from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant
 
 FINAL, FIRST = GenerationForm.FINAL, GenerationForm.FIRST

@@ -18,17 +18,17 @@ import pytest
 from tests.support.issuing import Serve, attach, redis_of, refused, start
 
 from sexton.deploy.local import Installation
-from sexton.issuer import http as http_module
 from sexton.issuer import service as service_module
 from sexton.issuer.client import IssuerClient
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.http import create_app
-from sexton.issuer.log import LogReader
-from sexton.issuer.positions import Positions
-from sexton.issuer.projection import RedisUnavailable
-from sexton.issuer.request_ids import new_id
+from sexton.issuer.http import app as http_module
+from sexton.issuer.http.app import create_app
+from sexton.issuer.log.positions import Positions
+from sexton.issuer.log.reader import LogReader
+from sexton.issuer.redis.connection import RedisUnavailable
 from sexton.issuer.service import Service
-from sexton.issuer.snapshots import Snapshots
+from sexton.issuer.snapshots.store import Snapshots
+from sexton.issuer.state.request_ids import new_id
 from sexton.schemas.errors import EnvironmentFault, IssuerUnavailable, KafkaUnavailable
 from sexton.schemas.events import Genesis
 

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.logs import GENESIS, NOW, mixed_logs, timed
 
-from sexton.issuer import snapshot_format
-from sexton.issuer.fold import apply
-from sexton.issuer.snapshot_format import BadSnapshot, Restorer, encode
-from sexton.issuer.snapshots import manifest_of
-from sexton.issuer.state import State
+from sexton.issuer.snapshots import format as snapshot_format
+from sexton.issuer.snapshots.format import BadSnapshot, Restorer, encode
+from sexton.issuer.snapshots.manifest import manifest_of
+from sexton.issuer.state.fold import apply
+from sexton.issuer.state.state import State
 from sexton.schemas import events
 from sexton.schemas.codec import Codec, Schema, schema_of
 from sexton.schemas.forms import to_avro

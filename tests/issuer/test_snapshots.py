@@ -12,15 +12,16 @@ from tests.support.snapshots import Place, changed, flipped_bit, put
 
 from sexton.deploy.local import Installation
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.log import open_reader
+from sexton.issuer.log.positions import Positions
+from sexton.issuer.log.ranges import RangeReader
+from sexton.issuer.log.reader import open_reader
 from sexton.issuer.operations.attach import Attach
 from sexton.issuer.operations.barrier import Barrier, Ends
 from sexton.issuer.operations.validate import Validate
-from sexton.issuer.positions import Positions
-from sexton.issuer.snapshot_format import BadSnapshot
-from sexton.issuer.snapshot_keeper import take_snapshot
-from sexton.issuer.snapshot_topic import SnapshotTopic, TopicReader
-from sexton.issuer.snapshots import Snapshot
+from sexton.issuer.snapshots.format import BadSnapshot
+from sexton.issuer.snapshots.keeper import take_snapshot
+from sexton.issuer.snapshots.store import Snapshot
+from sexton.issuer.snapshots.topic import SnapshotTopic
 from sexton.issuer.subjects.generation import Subject
 from sexton.schemas import records
 from sexton.schemas.windows import Window
@@ -79,7 +80,7 @@ def test_old_snapshots_are_removed(filled: tuple[Place, list[Snapshot]]) -> None
     third = take_snapshot(place.settings, 30)
 
     assert place.ids() == [third.found.snapshot_id, second.found.snapshot_id]
-    with closing(TopicReader(place.settings, place.settings.topic(records.SNAPSHOTS))) as reader:
+    with closing(RangeReader(place.settings, place.settings.topic(records.SNAPSHOTS))) as reader:
         bounds = reader.bounds(Deadline.after(10))
         assert bounds
         last = {m.key(): m.value() for m in reader.read(*bounds, Deadline.after(10))}
@@ -129,7 +130,7 @@ def test_a_snapshot_in_many_chunks(
     service = serve(fresh.settings)
     names = [f"tenant-{number:05d}" for number in range(3000)]
     service.authority().answer(Attach(node="n", tenants=names), Deadline.after(20))
-    monkeypatch.setattr("sexton.issuer.snapshot_format._CELLS", 1000)
+    monkeypatch.setattr("sexton.issuer.snapshots.format._CELLS", 1000)
 
     taken = take_snapshot(fresh.settings, 30)
     place = Place(fresh.settings)

@@ -23,13 +23,14 @@ from tests.support.snapshots import (
 )
 
 from sexton.deploy.local import Installation
+from sexton.issuer.cli.maintenance import rebuild_projection
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.fold import State, apply
-from sexton.issuer.genesis import write_genesis
-from sexton.issuer.maintenance import rebuild_projection
+from sexton.issuer.log.genesis import write_genesis
 from sexton.issuer.service import Service
-from sexton.issuer.snapshot_keeper import take_snapshot
-from sexton.issuer.snapshots import Snapshot, manifest_of
+from sexton.issuer.snapshots.keeper import take_snapshot
+from sexton.issuer.snapshots.manifest import manifest_of
+from sexton.issuer.snapshots.store import Snapshot
+from sexton.issuer.state.fold import State, apply
 from sexton.schemas.errors import LogBroken
 from sexton.schemas.events import Genesis
 from sexton.schemas.settings import Settings
@@ -163,7 +164,7 @@ def test_a_running_reader_below_the_cut_stops(filled: tuple[Place, list[Snapshot
     """A reader that had not come as far as the cut does not skip what is gone."""
     place, (_, second) = filled
     truncated(place.settings, second.log_offset)
-    from sexton.issuer.log import LogReader
+    from sexton.issuer.log.reader import LogReader
 
     reader = LogReader(place.settings)
     reader.start()

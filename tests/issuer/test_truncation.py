@@ -15,13 +15,13 @@ from tests.support.snapshots import (
 )
 
 from sexton.deploy.local import Installation
-from sexton.issuer import truncation
+from sexton.issuer.cli.maintenance import rebuild_projection
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.genesis import write_genesis
-from sexton.issuer.maintenance import rebuild_projection
-from sexton.issuer.snapshot_format import BadSnapshot
-from sexton.issuer.snapshot_keeper import take_snapshot
-from sexton.issuer.snapshots import Snapshot
+from sexton.issuer.log import truncation
+from sexton.issuer.log.genesis import write_genesis
+from sexton.issuer.snapshots.format import BadSnapshot
+from sexton.issuer.snapshots.keeper import take_snapshot
+from sexton.issuer.snapshots.store import Snapshot
 from sexton.schemas.errors import SextonError
 
 pytestmark = pytest.mark.real

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from sexton.issuer import maintenance, snapshot_keeper, truncation
+from sexton.issuer.cli import maintenance
 from sexton.issuer.deadline import Deadline
+from sexton.issuer.log import truncation
+from sexton.issuer.snapshots import keeper as snapshot_keeper
 from sexton.schemas.errors import KafkaUnavailable
 from sexton.schemas.settings import Settings, load
 

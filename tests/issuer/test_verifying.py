@@ -9,10 +9,10 @@ from tests.support.issuing import Serve, attach, keys, log_id, redis_of
 from tests.support.logs import GENESIS, NOW
 
 from sexton.deploy.local import Installation
-from sexton.issuer.fold import apply
-from sexton.issuer.maintenance import _still, verify_projection
-from sexton.issuer.projection import Difference
-from sexton.issuer.state import State
+from sexton.issuer.cli.maintenance import _still, verify_projection
+from sexton.issuer.redis.projection import Difference
+from sexton.issuer.state.fold import apply
+from sexton.issuer.state.state import State
 from sexton.schemas.events import Grant, Issued, IssueOperation, PartitionOffsets
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from tests.model.world import TENANT, Call, Event, Presence, Reaper, Record, Redis, Rules, Setup, World
 
 from sexton.issuer.operations import issuing
-from sexton.issuer.projection import MAX_AHEAD
+from sexton.issuer.redis.projection import MAX_AHEAD
 from sexton.schemas.events import IssueOperation
 
 Steps = Iterator[tuple[str, World]]

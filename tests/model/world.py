@@ -1,10 +1,10 @@
 """The world of the model: log, Redis, intents topic, indexes, attachments, calls and the reaper.
 
 One tenant and one object `x`, named by the tenant's index at the start. The environment is modelled: it may
-lie, lag, lose and crash. The rules are the real ones: `sexton.issuer.fold` folds the log,
-`sexton.issuer.operations.issuing` says how a call continues, `sexton.issuer.positions` which topic is right,
-`sexton.streaming_jobs.reaper.plan` what a barrier covers, `sexton.streaming_jobs.reaper.judge` judges an
-intent. A safeguard that is one of them is switched off in the product itself (`SWITCHES`); one that is an
+lie, lag, lose and crash. The rules are the real ones: `sexton.issuer.state.fold` folds the log,
+`sexton.issuer.operations.issuing` says how a call continues, `sexton.issuer.log.positions` which topic is
+right, `sexton.streaming_jobs.reaper.plan` what a barrier covers, `sexton.streaming_jobs.reaper.judge` judges
+an intent. A safeguard that is one of them is switched off in the product itself (`SWITCHES`); one that is an
 order of I/O is restated here, and `tests/safeguards/protocol.toml` has the product's line for each.
 """
 
@@ -18,12 +18,13 @@ from functools import cache
 from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
-from sexton.issuer import fold, positions
 from sexton.issuer.client import Subject
+from sexton.issuer.log import positions
 from sexton.issuer.operations import barrier, base, issuing
+from sexton.issuer.state import fold
 from sexton.schemas import events
-from sexton.schemas.cluster import TopicIdentity
 from sexton.schemas.errors import EnvironmentFault
+from sexton.schemas.kafka.admin import TopicIdentity
 from sexton.schemas.settings import Settings
 from sexton.schemas.windows import Window
 from sexton.streaming_jobs.reaper import plan

@@ -20,8 +20,8 @@ from tests.support.intents import GONE, PROMISE, folded
 from tests.support.s3_recorder import Recorded, S3Recorder
 
 from sexton.schemas import events
-from sexton.schemas.cluster import Member
 from sexton.schemas.errors import KafkaUnavailable
+from sexton.schemas.kafka.admin import Member
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.recovery.checkpoint import local_identity
 from sexton.streaming_jobs.reaper.recovery.lease import CONFIRMED_S, Clocks, Holder, Lease, LockLost

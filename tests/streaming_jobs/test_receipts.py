@@ -12,9 +12,9 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
+from sexton.schemas.kafka import reader
 from sexton.schemas.settings import load
 from sexton.streaming_jobs.reaper.deferred.delay_queue import Place, begun_text
-from sexton.streaming_jobs.reaper.recovery import receipts
 from sexton.streaming_jobs.reaper.recovery.attempts import Replayed, SentBefore
 from sexton.streaming_jobs.reaper.recovery.binding import Binding
 from sexton.streaming_jobs.reaper.recovery.receipts import sent_before, waited_before
@@ -83,7 +83,7 @@ class Consumer:
 
     def list_topics(self, topic: str, timeout: float) -> Any:
         """Two partitions."""
-        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=[0, 1])})
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=[0, 1], error=None)})
 
     def offsets_for_times(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         """The second one has nothing so new."""
@@ -95,11 +95,18 @@ class Consumer:
         assert [(at.partition, at.offset) for at in found] == [(0, 17)]
 
     def consume(self, count: int, timeout: float) -> list[Any]:
+        """Nothing more at the same time."""
+        return []
+
+    def unassign(self) -> None:
+        """Nothing more is wanted."""
+
+    def poll(self, timeout: float) -> Any:
         """One at a time."""
         value, code = self.left.pop(0)
         error = None if code is None else SimpleNamespace(code=lambda: code, str=lambda: "")
         where = {"partition": lambda: 0, "offset": lambda: 0}
-        return [SimpleNamespace(**where, value=lambda: value, error=lambda: error)]
+        return SimpleNamespace(**where, value=lambda: value, error=lambda: error)
 
     def close(self) -> None:
         """Nothing to leave."""
@@ -146,7 +153,7 @@ def test_x_11_what_may_have_been_sent_before_this_start(
     asks: Callable[[], SentBefore], expected: SentBefore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """X-11, J-5: what was begun and not committed, with those of its receipts that say `changed`."""
-    monkeypatch.setattr(receipts, "Consumer", Consumer)
+    monkeypatch.setattr(reader, "Consumer", Consumer)
     Consumer.asked = set()
 
     assert asks() == expected

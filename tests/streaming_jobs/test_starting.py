@@ -23,9 +23,9 @@ from sexton.deploy.local import Installation, LocalStack
 from sexton.deploy.topics import create_installation
 from sexton.issuer.client import BarrierAnswer
 from sexton.schemas import events, records
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings, IssuerUnavailable, SextonError
 from sexton.schemas.events import GenerationForm, ImportedTenant
+from sexton.schemas.kafka.admin import Cluster
 from sexton.storage import ObjectStore
 from sexton.streaming_jobs.reaper.batch import MicroBatches
 from sexton.streaming_jobs.reaper.dry_run import about, line_of, summed

@@ -15,8 +15,8 @@ from tests.support.topic_settings import configure
 
 from sexton.issuer.client import IssuerClient
 from sexton.schemas import events, records
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.codec import Codec
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.job import Reaper

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sexton.issuer.fold import State, Verdict, apply
+from sexton.issuer.state.fold import State, Verdict, apply
 from sexton.schemas import events
 from sexton.schemas.events import Grant, IssueOperation, PartitionOffsets
 

@@ -24,8 +24,8 @@ __all__ = ["Forks"]
 
 _IMPORTED = (
     "sexton.deploy.main",
-    "sexton.issuer.commands",
-    "sexton.issuer.http",
+    "sexton.issuer.cli.commands",
+    "sexton.issuer.http.app",
     "sexton.issuer.service",
     "uvicorn.lifespan.on",
     "uvicorn.loops.uvloop",

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from sexton.issuer import request_ids
-from sexton.issuer.fold import apply
-from sexton.issuer.state import State
+from sexton.issuer.state import request_ids
+from sexton.issuer.state.fold import apply
+from sexton.issuer.state.state import State
 from sexton.schemas import events
 from sexton.schemas.events import GenerationForm, Grant, IssueOperation, PartitionOffsets
 

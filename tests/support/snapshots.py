@@ -11,9 +11,11 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.positions import Positions
-from sexton.issuer.snapshot_topic import SnapshotTopic, TopicReader
-from sexton.issuer.snapshots import LogFacts, Snapshot, Snapshots, digest_of
+from sexton.issuer.log.positions import Positions
+from sexton.issuer.log.ranges import RangeReader
+from sexton.issuer.snapshots.manifest import digest_of
+from sexton.issuer.snapshots.store import LogFacts, Snapshot, Snapshots
+from sexton.issuer.snapshots.topic import SnapshotTopic
 from sexton.schemas import records
 from sexton.schemas.codec import Codec
 from sexton.schemas.settings import Settings
@@ -55,7 +57,7 @@ def put(settings: Settings, key: str, value: bytes | None) -> None:
 
 def chunk_of(settings: Settings, snapshot: Snapshot) -> bytes:
     """The first chunk of a snapshot."""
-    with closing(TopicReader(settings, settings.topic(records.SNAPSHOTS))) as reader:
+    with closing(RangeReader(settings, settings.topic(records.SNAPSHOTS))) as reader:
         place = snapshot.found.chunks[0]
         (message,) = reader.read(place, place + 1, Deadline.after(20))
         return bytes(message.value() or b"")

@@ -11,7 +11,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from tests.support.waits import until
 
-from sexton.schemas.cluster import Cluster
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
 
 

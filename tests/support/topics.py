@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.support.chain import Chain
 
-from sexton.schemas.cluster import Cluster
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, config_for
 

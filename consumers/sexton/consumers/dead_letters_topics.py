@@ -13,9 +13,9 @@ from sexton.consumers.dead_letters import Letter, Place, open_letter
 from sexton.consumers.replays import Evidence, Step
 from sexton.consumers.topics import Raw, read, read_if_there
 from sexton.schemas import events, records
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidSettings, KafkaUnavailable, SextonError, UndecodableRecord
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 

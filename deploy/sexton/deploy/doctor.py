@@ -167,7 +167,7 @@ def _redis(settings: Settings) -> str:
     if "redis_url" not in settings.model_fields_set:
         # It need not be reachable from here: the issuer checks it at its start, and is ready with it only.
         return f"SEXTON_REDIS_URL is not set; through the issuer, {_issuer(settings, '/readyz')}"
-    from sexton.issuer.projection import Projection
+    from sexton.issuer.redis.projection import Projection
 
     address = settings.redis_url.get_secret_value()
     projection = Projection(settings, "doctor")

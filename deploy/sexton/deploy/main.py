@@ -46,7 +46,7 @@ NOUNS = (
     Noun("topics", "sexton.deploy.topics_commands:app", "consumers", "Kafka's topics", ("create", "check")),
     Noun(
         "issuer",
-        "sexton.issuer.commands:app",
+        "sexton.issuer.cli.commands:app",
         "issuer",
         "the generation authority",
         ("serve", "show", "rebuild", "verify", "snapshot", "truncate", "scan", "import"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.genesis import check_genesis, read_genesis
-from sexton.issuer.positions import REACH_S, Positions, WrongTopic
-from sexton.schemas.cluster import Cluster
+from sexton.issuer.log.genesis import check_genesis, read_genesis
+from sexton.issuer.log.positions import REACH_S, Positions, WrongTopic
 from sexton.schemas.errors import LogBroken
 from sexton.schemas.events import Genesis
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TopicProblem
 

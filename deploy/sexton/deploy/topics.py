@@ -12,8 +12,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from sexton.schemas import records
 from sexton.schemas import topics as table
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import KafkaUnavailable
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, TopicProblem
 
@@ -67,7 +67,7 @@ def create_installation(
     is not empty and not its own: before anything is created, if that can be reported by then.
     """
     from sexton.deploy.origin import refuse_other_origin
-    from sexton.issuer.genesis import write_genesis
+    from sexton.issuer.log.genesis import write_genesis
 
     refuse_other_origin(settings)
     created = create_topics(settings, replication, partitions)

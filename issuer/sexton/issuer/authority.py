@@ -7,15 +7,16 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from sexton.issuer.deadline import Coalescer, Deadline
-from sexton.issuer.journal import Journal
-from sexton.issuer.log import LogReader, LogWriter
+from sexton.issuer.log.journal import Journal
+from sexton.issuer.log.positions import Positions
+from sexton.issuer.log.reader import LogReader
+from sexton.issuer.log.writer import LogWriter
 from sexton.issuer.metrics import Metrics
 from sexton.issuer.operations.barrier import raise_barrier
 from sexton.issuer.operations.base import Operation
-from sexton.issuer.positions import Positions
+from sexton.issuer.redis.witness import Witness
 from sexton.issuer.views import View
 from sexton.issuer.wire import BarrierAnswer
-from sexton.issuer.witness import Witness
 
 __all__ = ["Authority"]
 

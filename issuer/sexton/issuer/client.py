@@ -18,7 +18,6 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from sexton.issuer import request_ids
 from sexton.issuer.answers import (
     Attachment,
     BarrierAnswer,
@@ -31,6 +30,7 @@ from sexton.issuer.answers import (
 from sexton.issuer.api import Issuer
 from sexton.issuer.operations.base import Changing, Operation
 from sexton.issuer.reading import Unanswered, answer_of
+from sexton.issuer.state import request_ids
 from sexton.issuer.subjects.generation import Subject
 from sexton.issuer.views import View
 from sexton.issuer.wire import MAX_SUBJECTS

@@ -9,14 +9,16 @@ import threading
 from sexton.issuer.access import Access
 from sexton.issuer.authority import Authority
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.genesis import await_topics, check_genesis, read_genesis
-from sexton.issuer.log import LogReader, LogWriter
+from sexton.issuer.log.genesis import await_topics, check_genesis, read_genesis
+from sexton.issuer.log.positions import Positions, WrongTopic
+from sexton.issuer.log.reader import LogReader
+from sexton.issuer.log.writer import LogWriter
 from sexton.issuer.metrics import Metrics
-from sexton.issuer.positions import Positions, WrongTopic
-from sexton.issuer.projection import EvictingRedis, Projection, RedisUnavailable
-from sexton.issuer.snapshot_keeper import SnapshotKeeper
-from sexton.issuer.snapshots import Snapshots
-from sexton.issuer.witness import Witness
+from sexton.issuer.redis.connection import RedisUnavailable
+from sexton.issuer.redis.projection import EvictingRedis, Projection
+from sexton.issuer.redis.witness import Witness
+from sexton.issuer.snapshots.keeper import SnapshotKeeper
+from sexton.issuer.snapshots.store import Snapshots
 from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault, LogBroken, SextonError
 from sexton.schemas.events import Genesis

@@ -19,9 +19,9 @@ import msgspec
 from sexton.issuer import wire
 from sexton.issuer.api import Issuer
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.fold import FORMAT, State, Valid, apply
 from sexton.issuer.operations.barrier import raise_barrier
 from sexton.issuer.operations.base import Changing, Operation
+from sexton.issuer.state.fold import FORMAT, State, Valid, apply
 from sexton.issuer.views import View
 from sexton.schemas import events
 from sexton.schemas.errors import IssuerUnavailable, RequestRefused, UsageError

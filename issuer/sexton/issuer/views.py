@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from msgspec import UNSET
 
-from sexton.issuer.state import Numbered, State
+from sexton.issuer.state.state import Numbered, State
 from sexton.issuer.wire import NodeView, Span, TenantView
 from sexton.schemas.errors import RequestRefused
 

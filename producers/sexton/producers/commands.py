@@ -25,10 +25,10 @@ from sexton.producers._limits import Deadline, Limits
 from sexton.producers._receipt import Receipt
 from sexton.producers._transport import no_such_topic, where_it_may_be
 from sexton.schemas import records
-from sexton.schemas.cluster import Cluster, NoSuchTopic
-from sexton.schemas.errors import InvalidEvent, UsageError
+from sexton.schemas.errors import InvalidEvent, NoSuchTopic, UsageError
 from sexton.schemas.events import DeletionIntent
 from sexton.schemas.forms import from_json
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings, load
 from sexton.schemas.text import counted, printable
 

@@ -9,6 +9,7 @@
     ├── EnvironmentFault        an outside system is away or wrongly set up: nothing advanced, try again
     │   ├── IssuerUnavailable
     │   ├── KafkaUnavailable
+    │   │   └── NoSuchTopic
     │   ├── StoreUnavailable
     │   └── ToolMissing         a program or package that has to be installed first
     ├── RequestRefused          the issuer said no; `type` is the stable problem type
@@ -31,6 +32,7 @@ __all__ = [
     "IssuerUnavailable",
     "KafkaUnavailable",
     "LogBroken",
+    "NoSuchTopic",
     "RequestRefused",
     "SextonError",
     "StoreUnavailable",
@@ -105,6 +107,12 @@ class KafkaUnavailable(EnvironmentFault):
     """Kafka does not answer in time."""
 
     usual_hint = "are the brokers up, and SEXTON_KAFKA_BOOTSTRAP_SERVERS right? `sexton doctor` looks"
+
+
+class NoSuchTopic(KafkaUnavailable):
+    """The brokers know no such topic, or not yet."""
+
+    usual_hint = "`sexton topics create` makes those that are absent"
 
 
 class StoreUnavailable(EnvironmentFault):

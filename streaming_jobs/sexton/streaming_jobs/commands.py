@@ -69,7 +69,7 @@ def run(
 
     Exit 0 done or stopped, 1 failed, 75 an environment fault: nothing advanced, try again.
     """
-    from sexton.schemas.cluster import reach
+    from sexton.schemas.kafka.admin import reach
 
     settings = settings_module.load(checkpoint=checkpoint, metrics_port=metrics_port)
     reach(settings)  # brokers that are away are reported soon, and before a JVM is started

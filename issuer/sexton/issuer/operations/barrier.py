@@ -10,7 +10,7 @@ from msgspec import Struct
 from sexton.issuer.access import REAPERS
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.operations.base import VALID, Desk, Operation, Verdict, Void
-from sexton.issuer.state import State
+from sexton.issuer.state.state import State
 from sexton.issuer.wire import BarrierAnswer, Offset
 from sexton.schemas import events
 from sexton.schemas.errors import UsageError
@@ -59,6 +59,8 @@ class Barrier(Operation[BarrierAnswer], forbid_unknown_fields=True):
 
 def raise_barrier(desk: Desk, unsettled: events.PartitionOffsets | None, deadline: Deadline) -> BarrierAnswer:
     """Append a barrier whose end offsets are read now."""
+    # Read before the append. Read after it, they would cover intents that were written behind a superseding
+    # event which the fold, as of this barrier, does not know: such an intent would pass.
     ends = desk.log.ends(deadline)
     if unsettled is not None and unsettled.topic_id != ends.topic_id:
         raise UsageError(f"unsettled positions of another topic: {unsettled.topic_id}")

@@ -14,16 +14,17 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
-from sexton.issuer.access import Role
-from sexton.issuer.binding import check_binding, check_in_time, identity, request_fault
+from sexton.issuer.access import EVERYBODY, Role
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.state import Request, State
+from sexton.issuer.state.binding import check_binding, check_in_time, identity, request_fault
+from sexton.issuer.state.state import Request, State
 from sexton.issuer.wire import BarrierAnswer, Name
 from sexton.schemas import events
 from sexton.schemas.events import GenerationEvent, PartitionOffsets
 
 __all__ = [
     "VALID",
+    "Asking",
     "Change",
     "Changing",
     "Desk",
@@ -160,6 +161,17 @@ class Operation(Struct, Generic[A], omit_defaults=True):
         return cls.hands_out
 
 
+class Asking(Operation[A]):
+    """A call that changes nothing."""
+
+    roles = EVERYBODY
+    changes = False
+
+    def acts_as(self) -> str | None:
+        """Anybody may ask, a node about what is its own."""
+        return None
+
+
 class Changing(Operation[A], kw_only=True):
     """A call that changes something, once for its request id."""
 
@@ -266,6 +278,7 @@ class Change(Changing[A]):
         done = self._append(desk, request_id, Request(caller, self.binding, node, 1), deadline)
         answer = self.answered(desk, done, deadline)
         if numbered is not None:
+            # Where Redis fails here the log has it all the same; who next compares brings Redis up to it.
             desk.witness.project(numbered, deadline)
         return answer
 

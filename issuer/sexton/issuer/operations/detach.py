@@ -6,9 +6,9 @@ from typing import Any
 
 from sexton.issuer.access import HOLDERS
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.grants import check_expected, check_node
 from sexton.issuer.operations.base import Change, Desk, Done, Made
-from sexton.issuer.state import Request, State
+from sexton.issuer.state.grants import check_expected, check_node
+from sexton.issuer.state.state import Request, State
 from sexton.issuer.wire import Ended, Name
 from sexton.schemas import events
 from sexton.schemas.errors import RequestRefused

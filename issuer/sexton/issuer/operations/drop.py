@@ -6,9 +6,9 @@ from typing import Any
 
 from sexton.issuer.access import OPERATORS
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.grants import check_alive
 from sexton.issuer.operations.base import Change, Desk, Done, Made
-from sexton.issuer.state import Request, State
+from sexton.issuer.state.grants import check_alive
+from sexton.issuer.state.state import Request, State
 from sexton.issuer.wire import Ended, Name
 from sexton.schemas import checks, events
 
@@ -49,6 +49,8 @@ class Drop(Change[Ended], forbid_unknown_fields=True):
     @classmethod
     def change(cls, state: State, offset: int, event: Any, bound: Request) -> None:
         """End the tenant, which the log may not have known."""
+        # The tenant stays known for ever: forgotten, its name would begin at 1 again, with numbers that old
+        # intents carry. Its last window stays open, so that what it asked to delete is still deleted.
         tenant = state._own(event.tenant)
         bound.granted[tenant.name] = tenant.newest or 0
         state._hold(tenant, None)

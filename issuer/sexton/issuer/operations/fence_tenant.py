@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from sexton.issuer.access import OPERATORS
-from sexton.issuer.binding import after
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.grants import check_issuable, grant_fault
 from sexton.issuer.operations.base import Change, Desk, Done, Made
-from sexton.issuer.state import Request, State
+from sexton.issuer.state.binding import after
+from sexton.issuer.state.grants import check_issuable, grant_fault
+from sexton.issuer.state.state import Request, State
 from sexton.issuer.wire import Ended, Name
 from sexton.schemas import events
 from sexton.schemas.errors import RequestRefused

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, field
 
 from sexton.issuer.access import OPERATORS
-from sexton.issuer.binding import require_same
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.grants import check_node
 from sexton.issuer.operations.base import Change, Desk, Done, Made
-from sexton.issuer.state import Request, State
+from sexton.issuer.state.binding import require_same
+from sexton.issuer.state.grants import check_node
+from sexton.issuer.state.state import Request, State
 from sexton.issuer.wire import MAX_SUBJECTS, Form, Name
 from sexton.schemas import checks, events
 from sexton.schemas.errors import RequestRefused, UsageError

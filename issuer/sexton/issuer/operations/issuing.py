@@ -15,11 +15,11 @@ from typing import Any
 
 from sexton.issuer import wire
 from sexton.issuer.access import HOLDERS
-from sexton.issuer.binding import after, check_binding, check_in_time, identity
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.grants import check_issuable, check_node, grant_fault
 from sexton.issuer.operations.base import Changing, Desk
-from sexton.issuer.state import Request, State, Tenant
+from sexton.issuer.state.binding import after, check_binding, check_in_time, identity
+from sexton.issuer.state.grants import check_issuable, check_node, grant_fault
+from sexton.issuer.state.state import Request, State, Tenant
 from sexton.schemas import events
 from sexton.schemas.errors import RequestRefused, UsageError
 from sexton.schemas.events import GenerationForm, IssueOperation
@@ -136,9 +136,13 @@ def _step(desk: Desk, call: Call) -> Granted | Part:
 
 def issue_part(desk: Desk, call: Call, part: Part, ends: events.PartitionOffsets, deadline: Deadline) -> None:
     """Append one part of a call with end offsets that were read before, and tell Redis what came of it."""
+    # A proposal only keeps issuers from asking for the same number. Lost with Redis, another may be made of
+    # the number: the event that comes second in the log is void.
     grants = desk.witness.propose(part.tenants, deadline)
     event = issued_event(call, part, grants, ends, desk.now())
     if desk.log.append(event, part.number, deadline):
+        # Before the answer. Where Redis fails here the number is issued all the same: the retry is answered
+        # from the log, and who next compares the tenant brings Redis up to it.
         desk.witness.project(part.tenants, deadline)
     else:
         desk.witness.withdraw(part.tenants, deadline)

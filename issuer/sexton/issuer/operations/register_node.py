@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from sexton.issuer.access import HOLDERS
-from sexton.issuer.binding import after, require_same
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.grants import check_expected
 from sexton.issuer.operations.base import Change, Desk, Done, Made
-from sexton.issuer.state import Request, State
+from sexton.issuer.state.binding import after, require_same
+from sexton.issuer.state.grants import check_expected
+from sexton.issuer.state.state import Request, State
 from sexton.issuer.wire import Name
 from sexton.schemas import checks, events
 from sexton.schemas.errors import RequestRefused

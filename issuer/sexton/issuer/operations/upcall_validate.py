@@ -7,10 +7,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from sexton.issuer.access import EVERYBODY
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.operations.base import Desk, Operation
-from sexton.issuer.state import State
+from sexton.issuer.operations.base import Asking, Desk
+from sexton.issuer.state.state import State
 from sexton.schemas.events import GenerationForm
 
 __all__ = ["UpcallSubject", "UpcallValid", "UpcallValidate", "UpcallValidateAnswer"]
@@ -36,19 +35,13 @@ class UpcallValidateAnswer(Struct):
     tenants: list[UpcallValid]
 
 
-class UpcallValidate(Operation[UpcallValidateAnswer]):
+class UpcallValidate(Asking[UpcallValidateAnswer]):
     """The published engine's validate."""
 
     tenants: Annotated[list[UpcallSubject], Meta(max_length=100_000)]
 
     path = "/upcall/v1/validate"
     answer = UpcallValidateAnswer
-    roles = EVERYBODY
-    changes = False
-
-    def acts_as(self) -> str | None:
-        """Anybody may ask, a node about what is its own."""
-        return None
 
     def asks_about(self, state: State) -> Iterable[str | None]:
         """Return the nodes that the log has for the generations."""

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from sexton.issuer.access import EVERYBODY
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.operations.base import Desk, Operation
-from sexton.issuer.state import State
+from sexton.issuer.operations.base import Asking, Desk
+from sexton.issuer.state.state import State
 from sexton.issuer.subjects import KINDS
 from sexton.issuer.subjects.base import Question
 from sexton.issuer.subjects.generation import Answer, Subject
@@ -28,7 +27,7 @@ class Validation(Struct):
     answers: list[Answer]
 
 
-class Validate(Operation[Validation], forbid_unknown_fields=True):
+class Validate(Asking[Validation], forbid_unknown_fields=True):
     """Up to 10,000 subjects; the answer is as of `at_least` or a later log offset."""
 
     subjects: Annotated[list[Subject], Meta(max_length=MAX_SUBJECTS)]
@@ -36,12 +35,6 @@ class Validate(Operation[Validation], forbid_unknown_fields=True):
 
     path = "/v1/validate"
     answer = Validation
-    roles = EVERYBODY
-    changes = False
-
-    def acts_as(self) -> str | None:
-        """Anybody may ask, a node about what is its own."""
-        return None
 
     def asks_about(self, state: State) -> Iterable[str | None]:
         """Return the nodes that the subjects name and those that the log has for them."""

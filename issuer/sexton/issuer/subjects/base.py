@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
-from sexton.issuer.state import State
+from sexton.issuer.state.state import State
 
 __all__ = ["Found", "Question"]
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from sexton.issuer.state import State, Tenant
+from sexton.issuer.state.state import State, Tenant
 from sexton.issuer.subjects.base import Question
 from sexton.issuer.wire import Index
 from sexton.schemas.errors import IssuerUnavailable

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from sexton.issuer.client import IssuerClient
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.codec import Codec
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.memo import cache
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from sexton.issuer.client import IssuerClient
 from sexton.schemas import events, records
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import UndecodableRecord
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.schemas.text import counted

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sexton.schemas import records
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import SextonError
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, compare
 from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue, Place

@@ -10,16 +10,13 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
-
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable, UndecodableRecord
-from sexton.schemas.kafka_reading import read_to_end
+from sexton.schemas.kafka.reader import Reader, place
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.deferred.pending import Duplicates, Origin, Pending, origin_of
 from sexton.streaming_jobs.reaper.recovery.binding import CheckpointRefused, check_retention
@@ -34,8 +31,6 @@ __all__ = [
     "parse_waiting",
     "waiting_text",
 ]
-
-T = TypeVar("T")
 
 _FORMAT = 2
 _FORMATS = (1, 2)  # that are read; the first one says nothing of uncertain copies
@@ -134,9 +129,8 @@ class DelayQueue:
     codec: Codec = field(default_factory=Codec)
     uncertain: dict[int, frozenset[int]] = field(default_factory=dict)
     _pending: Pending = field(default_factory=Pending)
-    _read: dict[int, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _consumer: Consumer | None = None
+    _reader: Reader | None = None
 
     def open(self, earliest: Mapping[int, int]) -> None:
         """Start; `earliest` are the first offsets that are still there.
@@ -145,19 +139,10 @@ class DelayQueue:
         """
         self.check(earliest)
         self.done = {**earliest, **self.done}
-        self._read = dict(self.done)
-        self._consumer = Consumer(
-            self.settings.kafka(
-                **{
-                    "group.id": f"{self.settings.topic_prefix}waiting-room",
-                    "enable.auto.commit": False,
-                    "enable.partition.eof": True,
-                    "isolation.level": "read_committed",
-                    "fetch.wait.max.ms": 10,
-                    "log_level": 0,
-                }
-            )
-        )
+        what = f"the delay queue cannot be read: {self.place.topic}"
+        group = f"{self.settings.topic_prefix}waiting-room"
+        self._reader = Reader(self.settings, self.place.topic, group, what)
+        self._reader.positions = dict(self.done)
 
     def check(self, earliest: Mapping[int, int]) -> None:
         """Raise CheckpointRefused when retention has passed what waits."""
@@ -166,24 +151,24 @@ class DelayQueue:
     def close(self) -> None:
         """Leave."""
         with self._lock:
-            if self._consumer is not None:
-                self._consumer.close()
-                self._consumer = None
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
 
     def due(self, now_s: float | None = None) -> dict[int, tuple[int, int]]:
         """Return the range of each partition that is due, empty when nothing is; raises KafkaUnavailable."""
         now = time.time() if now_s is None else now_s
         with self._lock:
             ends = self._ends()
-            asked = [
-                TopicPartition(self.place.topic, p, max(0, int((now - self.delays[p]) * 1000)))
+            asked = {
+                p: now - self.delays[p]
                 for p in ends
                 if p < len(self.delays) and ends[p] > self.done.get(p, 0)
-            ]
+            }
             due = {p: ends[p] for p in ends if p >= len(self.delays)}  # of a longer list of delays, once
             if asked:
-                found = self._call(lambda c: c.offsets_for_times(asked, timeout=_ANSWER_S))
-                due.update({at.partition: ends[at.partition] if at.offset < 0 else at.offset for at in found})
+                found = self._open_reader().since(asked, _ANSWER_S)
+                due.update({p: found.get(p, ends[p]) for p in asked})
         return due_ranges(self.done, due)
 
     def duplicates(self, ranges: Mapping[int, tuple[int, int]]) -> Duplicates:
@@ -219,29 +204,12 @@ class DelayQueue:
             return self._pending.oldest()
 
     def _ends(self) -> dict[int, int]:
-        return {p: self._end(p) for p in range(self.place.partitions)}
-
-    def _end(self, partition: int) -> int:
-        at = TopicPartition(self.place.topic, partition)
-        return self._call(lambda consumer: consumer.get_watermark_offsets(at, timeout=_ANSWER_S))[1]
+        reader = self._open_reader()
+        return {p: reader.bounds(p, _ANSWER_S)[1] for p in range(self.place.partitions)}
 
     def _scan(self, ends: Mapping[int, int]) -> None:
-        behind = {p: end for p, end in ends.items() if self._read.get(p, 0) < end}
-        if not behind:
-            return
-        consumer = self._open_consumer()
-        consumer.assign([TopicPartition(self.place.topic, p, self._read.get(p, 0)) for p in behind])
-        try:
-            what = f"the delay queue {self.place.topic}"
-            for message in read_to_end(consumer, set(behind), what, self._ended, answer_s=_ANSWER_S):
-                partition, offset = message.partition() or 0, message.offset() or 0
-                self._pending.note(partition, offset, self._origin(message.value()))
-                self._read[partition] = offset + 1
-        finally:
-            consumer.unassign()
-
-    def _ended(self, partition: int, offset: int) -> None:
-        self._read[partition] = max(self._read.get(partition, 0), offset)
+        for message in self._open_reader().read(ends, answer_s=_ANSWER_S):
+            self._pending.note(*place(message), self._origin(message.value()))
 
     def _origin(self, value: bytes | None) -> Origin | None:
         try:
@@ -249,17 +217,10 @@ class DelayQueue:
         except UndecodableRecord:
             return None  # the reaper makes a dead letter of it: nothing of it is pending
 
-    def _open_consumer(self) -> Consumer:
-        if self._consumer is None:
+    def _open_reader(self) -> Reader:
+        if self._reader is None:
             raise KafkaUnavailable("the delay queue is closed")
-        return self._consumer
-
-    def _call(self, ask: Callable[[Consumer], T]) -> T:
-        try:
-            return ask(self._open_consumer())
-        except KafkaException as error:
-            message = f"the delay queue cannot be read: {self.place.topic}: {error.args[0].str()}"
-            raise KafkaUnavailable(message) from error
+        return self._reader
 
 
 def _union(

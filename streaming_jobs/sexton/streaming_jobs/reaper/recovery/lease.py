@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sexton.schemas.cluster import Member
 from sexton.schemas.errors import EnvironmentFault, KafkaUnavailable
+from sexton.schemas.kafka.admin import Member
 
 __all__ = ["CONFIRMED_S", "SESSION_S", "Clocks", "Holder", "Lease", "LockLost", "age_s", "clocks"]
 

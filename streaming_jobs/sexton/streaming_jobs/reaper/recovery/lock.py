@@ -18,8 +18,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException
 
 from sexton.schemas import records
-from sexton.schemas.cluster import Cluster
 from sexton.schemas.errors import KafkaUnavailable, SextonError
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.recovery.lease import SESSION_S, Holder, Lease, LockLost
 
@@ -111,6 +111,7 @@ class CheckpointLock:
         return False
 
     def _run(self) -> None:
+        # Not the reader of topics: membership of the group is all that is wanted, no record is read.
         consumer = Consumer(
             self._settings.kafka(
                 **{
@@ -148,7 +149,7 @@ class CheckpointLock:
                 holder = Holder(self.group, consumer.memberid())
                 self._lease = Lease(holder, Cluster(self._settings).group_members)
             self._held.set()
-        consumer.pause(partitions)  # membership is all that is wanted, no record
+        consumer.pause(partitions)
 
     def _on_lost(self, consumer: Any, partitions: list[Any]) -> None:
         if self._held.is_set() and not self._closing.is_set():

@@ -7,13 +7,12 @@ stands under the key now, the one that was meant may have gone by our own hand.
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from contextlib import closing
 
 from sexton.schemas import events, records
-from sexton.schemas.cluster import Cluster
-from sexton.schemas.codec import Codec
-from sexton.schemas.errors import KafkaUnavailable, UndecodableRecord
-from sexton.schemas.kafka_reading import read_to_end
+from sexton.schemas.errors import UndecodableRecord
+from sexton.schemas.kafka.admin import Cluster
+from sexton.schemas.kafka.reader import NOW, Reader
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue, parse_begun
@@ -53,41 +52,17 @@ def waited_before(
 
 def _changed_since(settings: Settings, since_s: float, topic_id: str) -> frozenset[tuple[int, int]]:
     """Return the positions of intents of which a receipt since then says that a key was `changed`."""
-    topic, codec = settings.topic(records.OUTCOMES), open_codec(settings)
-    consumer = Consumer(
-        settings.kafka(
-            **{
-                "group.id": f"{settings.topic_prefix}receipts",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 10,  # an empty fetch tells the end
-                "log_level": 0,
-            }
-        )
-    )
-    try:
-        partitions = consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions
-        asked = [TopicPartition(topic, p, max(0, int(since_s * 1000))) for p in partitions]
-        found = [at for at in consumer.offsets_for_times(asked, timeout=_ANSWER_S) if at.offset >= 0]
-        if not found:
-            return frozenset()
-        consumer.assign(found)
-        return frozenset(_read(consumer, codec, {at.partition for at in found}, topic_id))
-    except KafkaException as error:
-        raise KafkaUnavailable(f"the receipts cannot be read: {error.args[0].str()}") from error
-    finally:
-        consumer.close()
-
-
-def _read(consumer: Consumer, codec: Codec, left: set[int], topic_id: str) -> set[tuple[int, int]]:
-    changed: set[tuple[int, int]] = set()
-    for message in read_to_end(consumer, left, "the receipts", answer_s=_ANSWER_S):
-        try:
-            outcome = codec.decode(message.value() or b"", events.Outcome)
-        except UndecodableRecord:
-            continue  # not ours: it says nothing of any key
-        at = outcome.position
-        if at.topic_id == topic_id and outcome.counts.get(events.OutcomeKind.CHANGED.value):
-            changed.add((at.partition, at.offset))
-    return changed
+    codec, changed = open_codec(settings), set()
+    topic, group = settings.topic(records.OUTCOMES), f"{settings.topic_prefix}receipts"
+    with closing(Reader(settings, topic, group, "the receipts cannot be read")) as reader:
+        partitions = reader.partitions(_ANSWER_S)
+        reader.positions = reader.since(dict.fromkeys(partitions, since_s), _ANSWER_S)
+        for message in reader.read(dict.fromkeys(reader.positions, NOW), answer_s=_ANSWER_S):
+            try:
+                outcome = codec.decode(message.value() or b"", events.Outcome)
+            except UndecodableRecord:
+                continue  # not ours: it says nothing of any key
+            at = outcome.position
+            if at.topic_id == topic_id and outcome.counts.get(events.OutcomeKind.CHANGED.value):
+                changed.add((at.partition, at.offset))
+    return frozenset(changed)

@@ -1,0 +1,176 @@
+"""`sexton issuer import` and `sexton issuer scan`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton.issuer.answers import NodeState
+from sexton.issuer.cli.migration import Plan, read_plan, settle
+from sexton.issuer.cli.scanning import Found, check_not_below, node_generations, of_other_form, or_none, scan
+from sexton.issuer.subjects.generation import Subject
+from sexton.schemas.errors import RequestRefused, UsageError
+from sexton.schemas.events import GenerationForm
+from sexton.schemas.settings import Settings, load
+from sexton.schemas.text import counted
+
+if TYPE_CHECKING:
+    from sexton.issuer.client import IssuerClient
+
+__all__ = ["IMPORT", "SCAN", "import_", "scan_"]
+
+
+SCAN = """\b
+Examples:
+  sexton issuer scan s3://layers/tenants/
+  sexton issuer scan s3://layers/tenants/ --form first --format json
+"""
+IMPORT = """\b
+Examples:
+  sexton issuer import tenants.jsonl
+  sexton issuer import tenants.jsonl --scan s3://layers/tenants/
+"""
+
+
+class _Format(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+def scan_(
+    place: Annotated[str, typer.Argument(metavar="S3_URL", help="s3://bucket/prefix/")],
+    key_form: Annotated[
+        GenerationForm, typer.Option("--form", help="form of the suffixes: final or first")
+    ] = GenerationForm.FINAL,
+    form: Annotated[_Format, typer.Option("--format", help="text or json")] = _Format.TEXT,
+) -> None:
+    """Print the highest generation in the keys of each tenant: the first part of a key after the prefix.
+
+    With `--form first` also the highest node generation of each node number. Keys that end in a suffix of the
+    other form are counted: a tenant has one form for ever.
+    """
+    found = _scan(load(), place)
+    for each in found:
+        _show(each, key_form, form)
+    if key_form is GenerationForm.FIRST:
+        for number, generation in node_generations(found).items():
+            if form is _Format.JSON:
+                print(json.dumps({"number": number, "node_generation": generation}))
+            else:
+                print(f"node number {number}  node generation {generation}")
+
+
+def _show(found: Found, key_form: GenerationForm, form: _Format) -> None:
+    highest = found.highest(key_form)
+    others = sum(count for suffix, count in found.suffixes.items() if suffix is not key_form)
+    if form is _Format.JSON:
+        row = {"tenant": found.tenant, "generation": highest, "objects": found.objects, "other_form": others}
+        print(json.dumps(row))
+        return
+    message = f"  suffixes of the other form {others}" if others else ""
+    print(f"{found.tenant}  generation {or_none(highest)}  objects {found.objects}{message}")
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(help="JSON lines, or CSV with a header")],
+    places: Annotated[
+        list[str] | None, typer.Option("--scan", metavar="S3_URL", help="refuse numbers below those there")
+    ] = None,
+    at_least: Annotated[
+        list[str] | None, typer.Option("--at-least-scan", metavar="S3_URL", help="the same as --scan")
+    ] = None,
+) -> None:
+    """Start tenants at the generations that they have: fields tenant, generation (null: none), node, form.
+
+    A row with node, number and node_generation and without a tenant is a node of the first form; one that the
+    log has, under this number and at this generation or above, is left as it is. Nothing is imported when a
+    number is below what `--scan` finds or no key of any tenant is found, when keys there carry a node number
+    that the file does not name, or when the log knows one of the tenants already. A key counts for each
+    tenant of the file in whose folder it is; what has no key there is reported. After an interruption the
+    same file may be run again, or one in which rows that were not imported yet are mended.
+    """
+    from sexton.issuer.client import IssuerClient
+
+    settings = load()
+    plan = read_plan(file)
+    # One caller for all runs: a chunk that is imported again is answered, not refused.
+    with IssuerClient.of(settings, caller="sexton issuer import") as issuer:
+        nodes = _known_nodes(issuer, plan)
+        _check_places(plan, nodes, settings, [*(places or ()), *(at_least or ())])
+        due = settle(plan, nodes, _known_tenants(issuer, plan))
+        for chunk in [*due.again, *due.new]:
+            issuer.import_tenants(chunk.tenants, chunk.nodes, chunk.request_id)
+    print(
+        f"imported: {counted(len(plan.tenants), 'tenant')}, {counted(len(plan.nodes), 'node')}",
+        file=sys.stderr,
+    )
+
+
+def _known_nodes(issuer: IssuerClient, plan: Plan) -> dict[str, NodeState]:
+    """Return the nodes that the file names, in rows of their own or as holders, as the log has them."""
+    holders = [row.node for row in plan.tenants if row.node and row.form is GenerationForm.FIRST]
+    names = dict.fromkeys([*(row.node for row in plan.nodes), *holders])
+    return {name: state for name in names if (state := issuer.node(name)) is not None}
+
+
+def _known_tenants(issuer: IssuerClient, plan: Plan) -> set[str]:
+    """Return the tenants of the file that the log knows: what is asked of them does not matter."""
+    from sexton.issuer.client import MAX_SUBJECTS
+
+    known: set[str] = set()
+    for start in range(0, len(plan.tenants), MAX_SUBJECTS):
+        asked = [Subject(row.tenant, 0, 0) for row in plan.tenants[start : start + MAX_SUBJECTS]]
+        known.update(subject.tenant for subject in issuer.validate(asked).windows)
+    return known
+
+
+def _check_places(
+    plan: Plan, nodes: Mapping[str, NodeState], settings: Settings, places: Sequence[str]
+) -> None:
+    """Refuse numbers that are too low for what stands in the places; what was not found there is reported."""
+    names = [row.tenant for row in plan.tenants]
+    unseen = set(names)
+    for place in places:
+        found = _scan(settings, place, names)
+        check_not_below(plan, found, {node: state.generation or 0 for node, state in nodes.items()})
+        seen = {each.tenant for each in found} & set(names)
+        unseen -= seen
+        if names and not seen:
+            _warn(f"{place}: no key of a tenant in the file; is the prefix right?")
+        elif others := of_other_form(plan, found):
+            _warn(
+                f"{place}: {counted(len(others), 'tenant')} with key suffixes of the other form than the"
+                f" one imported, which is fixed for ever: {', '.join(others[:5])}"
+            )
+    if places and names and len(unseen) == len(names):
+        # Most likely a mistyped prefix: numbers that were compared with nothing are not known to be safe.
+        raise RequestRefused(
+            "nothing-found",
+            f"no key of a tenant in the file was found: {', '.join(places)}",
+            hint="is the prefix the folder of the tenants' folders? Without --scan nothing is compared",
+        )
+    if places and unseen:
+        first = [name for name in names if name in unseen][:5]
+        _warn(f"{counted(len(unseen), 'tenant')} without a key in any place: {', '.join(first)}")
+
+
+def _warn(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def _scan(settings: Settings, place: str, tenants: Collection[str] = ()) -> list[Found]:
+    from sexton.storage import ObjectStore, StoreSettings
+
+    scheme, _, rest = place.partition("://")
+    bucket, _, prefix = rest.partition("/")
+    if scheme != "s3" or not bucket:
+        raise UsageError(f"not s3://bucket/prefix/: {place}")
+    if prefix and not prefix.endswith("/"):
+        prefix += "/"
+    return scan(ObjectStore(StoreSettings.of(settings)).list_keys(bucket, prefix), prefix, tenants)

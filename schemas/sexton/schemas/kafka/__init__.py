@@ -1,0 +1,1 @@
+"""Kafka as every part of Sexton reaches it: what the cluster says of itself, and how partitions are read."""
