@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
@@ -133,7 +133,7 @@ class Reader:
         try:
             heard = time.monotonic()
             while left:
-                batch = self.poll(wait())
+                batch = _that_counts(self.poll(wait()))
                 if not batch and time.monotonic() - heard > answer_s:
                     count = len(left)
                     raise KafkaUnavailable(f"{self._what}: no answer in time, partitions left: {count}")
@@ -158,7 +158,8 @@ class Reader:
         """Yield the records of all partitions from their positions on, for ever; raises CutOff."""
         self.assign(self.positions)
         while True:
-            yield from (message for message in self.poll(_SLICE_S) if not self._is_end(message))
+            batch = _that_counts(self.poll(_SLICE_S))
+            yield from (message for message in batch if not self._is_end(message))
 
     def _is_end(self, message: Message) -> bool:
         error = message.error()
@@ -185,6 +186,11 @@ class Reader:
             if answer is None:
                 raise KafkaUnavailable(f"{self._what}: no answer in time")
             return answer
+
+
+def _that_counts(batch: Sequence[Message]) -> list[Message]:
+    """Return the messages without errors that pass by themselves: the client tries again."""
+    return [each for each in batch if (error := each.error()) is None or not error.retriable()]
 
 
 def place(message: Message) -> tuple[int, int]:
