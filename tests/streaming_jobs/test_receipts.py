@@ -104,7 +104,7 @@ class Consumer:
     def poll(self, timeout: float) -> Any:
         """One at a time."""
         value, code = self.left.pop(0)
-        error = None if code is None else SimpleNamespace(code=lambda: code, str=lambda: "")
+        error = None if code is None else KafkaError(code)
         where = {"partition": lambda: 0, "offset": lambda: 0}
         return SimpleNamespace(**where, value=lambda: value, error=lambda: error)
 
