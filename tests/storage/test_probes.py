@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import threading
+import unicodedata
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -90,6 +93,37 @@ def test_a_store_that_folds_paths(s3: S3Recorder, deleter: BatchDeleter) -> None
     assert (found.batch_aliases, found.single_aliases) == (folded, folded)
     assert {state.code for state in result.states.values()} == {"FoldedKey"}
     assert (len(s3.requests), set(s3.objects("bucket"))) == (sent, {"theirs"})
+
+
+@pytest.mark.parametrize(
+    ("name", "fold"),
+    [
+        ("dot segments", lambda key: re.sub(r"/[^/.]+/\.\./", "/", key)),
+        ("dot segments", lambda key: key.replace("/./", "/")),
+        ("double slash", lambda key: key.replace("//", "/")),
+        ("leading slash", lambda key: key.removeprefix("/")),
+        ("backslash", lambda key: key.replace("\\", "/")),
+        ("trailing slash", lambda key: key.removesuffix("/")),
+        ("percent", lambda key: key.replace("%2F", "/")),
+        ("plus and space", lambda key: key.replace("+", " ")),
+        ("plus and space", lambda key: key.replace(" ", "+")),
+        ("outer space", str.strip),
+        ("normal form", lambda key: unicodedata.normalize("NFC", key)),
+        ("letter case", str.lower),
+        ("line ends", lambda key: key.replace("\r", "\n")),
+        ("line ends", lambda key: key.replace("\r", "")),
+    ],
+)
+def test_x_9_each_way_to_fold_is_found_out(
+    name: str, fold: Callable[[str], str], s3: S3Recorder, deleter: BatchDeleter
+) -> None:
+    """X-9: of a store that takes one kind of keys for others the probe names that kind, and no other."""
+    s3.buckets.traits = Traits(fold=fold)
+    found = deleter.probe("bucket")
+
+    assert found.single_aliases == {name}
+    assert found.batch_aliases == ({name} & IN_BATCHES)
+    assert name not in found.batch_keeps | found.single_keeps
 
 
 @pytest.mark.parametrize("versioning", ["Enabled", "Suspended"])
