@@ -28,6 +28,7 @@ _HOST = "a URL with a host, and a port of at most 65535, is needed"
         ("SEXTON_ISSUER_URL", "http:///v1", _HOST),
         ("SEXTON_ISSUER_URL", "http://host:83500", _HOST),
         ("SEXTON_ISSUER_URL", "http://host:port", _HOST),
+        ("SEXTON_ISSUER_URL", "http://host:0", _HOST),
         ("SEXTON_ISSUER_URL", "http://ho st", _HOST),
         ("SEXTON_S3_ENDPOINT_URL", "127.0.0.1:9000", _HTTP),
         ("SEXTON_S3_ENDPOINT_URL", "s3://bucket", _HTTP),
@@ -149,3 +150,71 @@ def test_a_misspelt_name_is_refused_with_the_one_that_was_meant(name: str, hint:
         with pytest.raises(InvalidSettings, match=f"^unknown .*: SEXTON_{name}$") as refused:
             load(environ)
         assert str(refused.value.hint).startswith(hint)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "issuer_token",
+        "issuer_tokens",
+        "issuer_url",
+        "s3_endpoint_url",
+        "schema_registry_url",
+        "redis_url",
+        "kafka_extra",
+    ],
+)
+def test_a_secret_of_the_wrong_kind_is_not_told(name: str, tmp_path: Path) -> None:
+    """In a file a value can be a list: the message names the setting, the file and what is needed."""
+    password = secrets.token_hex(8)
+    file = tmp_path / "sexton.toml"
+    file.write_text(f'{name} = ["{password}"]\n')
+
+    with pytest.raises(InvalidSettings) as refused:
+        load({"SEXTON_CONFIG": str(file)})
+
+    told = "".join(traceback.format_exception(refused.value))
+    assert f"SEXTON_{name.upper()} (file {file})" in told
+    assert password not in told
+
+
+@pytest.mark.parametrize("content", [b"s3_region = ", b"s3_region = '\xff'"], ids=["cut", "not utf-8"])
+def test_a_file_that_is_no_toml_is_refused(content: bytes, tmp_path: Path) -> None:
+    """A file that was saved in part, or in another encoding, is named; a missing one, too."""
+    file = tmp_path / "sexton.toml"
+    with pytest.raises(InvalidSettings, match="cannot be read"):
+        load({"SEXTON_CONFIG": str(file)})
+    file.write_bytes(content)
+    with pytest.raises(InvalidSettings, match=f"is not TOML: {file}"):
+        load({"SEXTON_CONFIG": str(file)})
+
+
+@pytest.mark.parametrize("name", ["s3_region", "SEXTON_S3_REGION", "sexton_s3_region", "S3_Region"])
+def test_names_in_a_file_may_be_those_of_the_variables(name: str, tmp_path: Path) -> None:
+    """With the prefix or without, in any case."""
+    file = tmp_path / "sexton.toml"
+    file.write_text(f'{name} = "eu-west-3"\n')
+
+    assert load({"SEXTON_CONFIG": str(file)}).s3_region == "eu-west-3"
+
+
+def test_another_process_is_given_the_same_settings() -> None:
+    """What is handed on as variables is read there as it was, lists, objects and secrets too."""
+    given = load(
+        {
+            "SEXTON_ALLOW": '["bucket/a b/", "other"]',
+            "SEXTON_KAFKA_EXTRA": '{"sasl.password": "a \\"b\\""}',
+            "SEXTON_REAPER_DEFER_DELAYS_S": "[30, 5]",
+            "SEXTON_ISSUER_TOKEN": "token",
+            "SEXTON_REDIS_URL": "redis://:secret@127.0.0.1:6379/0",
+            "SEXTON_REAPER_ALLOW_BYPASS": "true",
+            "SEXTON_METRICS_PORT": "0",
+        }
+    )
+
+    handed = given.environment()
+
+    assert load(handed) == given
+    assert {name for name in handed if not name.startswith("SEXTON_") or name != name.upper()} == set()
+    assert given.kafka_extra == {"sasl.password": 'a "b"'}
+    assert given.reaper_defer_delays_s == (5.0, 30.0)

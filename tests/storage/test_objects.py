@@ -52,6 +52,13 @@ class TestObjects:
         assert (caught.value.code, caught.value.status) == ("PreconditionFailed", 412)
         assert s3.objects("bucket") == {"a": b"first"}
 
+    def test_a_plain_put_replaces(self, s3: S3Recorder, store: ObjectStore) -> None:
+        """Without the condition the newer bytes stand there."""
+        first = store.put("bucket", "a", b"first")
+
+        assert store.put("bucket", "a", b"second") != first
+        assert s3.objects("bucket") == {"a": b"second"}
+
     def test_a_missing_object(self, store: ObjectStore) -> None:
         """Getting what is not there is refused with the store's code."""
         with pytest.raises(StoreRefused, match="NoSuchKey") as caught:
@@ -76,6 +83,12 @@ class TestBuckets:
         store.create_bucket("new")
         store.create_bucket("new")
         store.ping("new")
+
+    def test_a_bucket_of_somebody_else_is_not_ours(self, s3: S3Recorder, store: ObjectStore) -> None:
+        """Only a bucket that is already ours counts as created; any other refusal is told."""
+        s3.script(lambda _: Reply(409, b"<Error><Code>BucketAlreadyExists</Code></Error>"))
+        with pytest.raises(StoreRefused, match="BucketAlreadyExists"):
+            store.create_bucket("new")
 
     def test_the_region_is_the_bucket_s_place(self, s3: S3Recorder, settings: StoreSettings) -> None:
         """Outside of us-east-1 the region is named when a bucket is created."""

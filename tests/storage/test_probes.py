@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import threading
+import unicodedata
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder, Traits
 
 import sexton.storage.deleter
-from sexton.storage import ALIASINGS, Abilities, Ability, BatchDeleter, StoreRefused, Versioning
+from sexton.storage import (
+    ALIASINGS,
+    Abilities,
+    Ability,
+    BatchDeleter,
+    NoReply,
+    StoreRefused,
+    Versioning,
+)
 from sexton.storage.probes import PREFIX
 
 YES, NO, UNKNOWN = Ability.YES, Ability.NO, Ability.UNKNOWN
@@ -92,6 +103,37 @@ def test_a_store_that_folds_paths(s3: S3Recorder, deleter: BatchDeleter) -> None
     assert (len(s3.requests), set(s3.objects("bucket"))) == (sent, {"theirs"})
 
 
+@pytest.mark.parametrize(
+    ("name", "fold"),
+    [
+        ("dot segments", lambda key: re.sub(r"/[^/.]+/\.\./", "/", key)),
+        ("dot segments", lambda key: key.replace("/./", "/")),
+        ("double slash", lambda key: key.replace("//", "/")),
+        ("leading slash", lambda key: key.removeprefix("/")),
+        ("backslash", lambda key: key.replace("\\", "/")),
+        ("trailing slash", lambda key: key.removesuffix("/")),
+        ("percent", lambda key: key.replace("%2F", "/")),
+        ("plus and space", lambda key: key.replace("+", " ")),
+        ("plus and space", lambda key: key.replace(" ", "+")),
+        ("outer space", str.strip),
+        ("normal form", lambda key: unicodedata.normalize("NFC", key)),
+        ("letter case", str.lower),
+        ("line ends", lambda key: key.replace("\r", "\n")),
+        ("line ends", lambda key: key.replace("\r", "")),
+    ],
+)
+def test_x_9_each_way_to_fold_is_found_out(
+    name: str, fold: Callable[[str], str], s3: S3Recorder, deleter: BatchDeleter
+) -> None:
+    """X-9: of a store that takes one kind of keys for others the probe names that kind, and no other."""
+    s3.buckets.traits = Traits(fold=fold)
+    found = deleter.probe("bucket")
+
+    assert found.single_aliases == {name}
+    assert found.batch_aliases == ({name} & IN_BATCHES)
+    assert name not in found.batch_keeps | found.single_keeps
+
+
 @pytest.mark.parametrize("versioning", ["Enabled", "Suspended"])
 def test_a_versioned_bucket(versioning: str, s3: S3Recorder, deleter: BatchDeleter) -> None:
     """The probe leaves neither a version nor a marker."""
@@ -147,6 +189,91 @@ def test_a_store_that_cannot_be_asked_now(s3: S3Recorder, deleter: BatchDeleter)
     s3.script(None)
 
     assert probed(s3, deleter).batch_condition is YES
+
+
+@pytest.mark.parametrize("what", ["versioning", "object-lock"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Reply(500, b"<Error><Code>InternalError</Code></Error>"),
+        Reply(503, b"<Error><Code>Unheard</Code></Error>"),
+        Reply(429, b"<Error><Code>Unheard</Code></Error>"),
+        Reply(drop=True),
+    ],
+    ids=["failed", "unavailable", "throttled", "cut"],
+)
+def test_what_a_bucket_could_not_say_now_is_not_kept(
+    what: str, answer: Reply, s3: S3Recorder, deleter: BatchDeleter
+) -> None:
+    """What says nothing of the bucket raises, and the next answer counts: nothing is unknown for ever."""
+    s3.script(lambda request: answer if what in request.query else None)
+    for ask in (deleter.look_up, deleter.probe):
+        with pytest.raises((StoreRefused, NoReply)):
+            ask("bucket")
+    s3.script(None)
+
+    found = deleter.look_up("bucket")
+    assert (found.versioning, found.object_lock, found.why_unknown) == (Versioning.OFF, NO, ())
+
+
+@pytest.mark.parametrize("what", ["versioning", "object-lock"])
+@pytest.mark.parametrize(
+    "page",
+    [b"<html></html>", b"<ListBucketResult></ListBucketResult>", b"hello"],
+    ids=["html", "list", "text"],
+)
+def test_an_answer_that_is_none_leaves_it_unknown(
+    what: str, page: bytes, s3: S3Recorder, deleter: BatchDeleter
+) -> None:
+    """What is said instead of the answer tells nothing; the other question is asked all the same."""
+    s3.script(lambda request: Reply(200, page) if what in request.query else None)
+    found = deleter.look_up("bucket")
+
+    unknown = what == "versioning"
+    assert found.versioning is (Versioning.UNKNOWN if unknown else Versioning.OFF)
+    assert found.object_lock is (NO if unknown else UNKNOWN)
+    assert len(found.why_unknown) == 1
+
+
+@pytest.mark.parametrize("root", ["VersioningConfiguration", "GetBucketVersioningResponse"])
+def test_stores_name_their_answer_in_their_own_ways(root: str, s3: S3Recorder, deleter: BatchDeleter) -> None:
+    """What is about versioning is believed, whatever its element is called, with a namespace or without."""
+    body = f'<{root} xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Status>Suspended</Status></{root}>'
+    s3.script(lambda request: Reply(200, body.encode()) if "versioning" in request.query else None)
+
+    assert deleter.look_up("bucket").versioning is Versioning.SUSPENDED
+
+
+@pytest.mark.parametrize(
+    ("retention", "tried"),
+    [("<Days>1</Days>", False), ("<Years>2</Years>", False), ("<Days>0</Days>", True), ("", True)],
+)
+def test_nothing_is_put_where_the_bucket_itself_would_keep_it(
+    retention: str, tried: bool, s3: S3Recorder, deleter: BatchDeleter
+) -> None:
+    """A probe's own objects would stay for as long as the bucket's default retention says."""
+    rule = f"<Rule><DefaultRetention><Mode>GOVERNANCE</Mode>{retention}</DefaultRetention></Rule>"
+    root = "ObjectLockConfiguration"
+    body = f"<{root}><ObjectLockEnabled>Enabled</ObjectLockEnabled>{rule}</{root}>".encode()
+    s3.script(lambda request: Reply(200, body) if "object-lock" in request.query else None)
+    found = deleter.probe("bucket")
+
+    assert found.object_lock is YES
+    assert any(request.method == "PUT" for request in s3.requests) is tried
+    assert ("put: the bucket has a default retention" in found.why_unknown) is not tried
+
+
+def test_a_store_that_takes_folder_objects_along_is_found_out(s3: S3Recorder, deleter: BatchDeleter) -> None:
+    """Where deleting `k` removes `k/`, which nobody named, that is seen, and a plain key is looked at."""
+
+    def take_along(request: Recorded) -> None:
+        for key in request.keys:
+            with s3.buckets.lock:
+                s3.buckets.of("bucket").delete(f"{key}/", None)
+
+    s3.script(take_along)
+
+    assert deleter.probe("bucket").keeps_folders is NO
 
 
 def test_x_13_a_bucket_that_hangs_holds_up_no_other(s3: S3Recorder, deleter: BatchDeleter) -> None:

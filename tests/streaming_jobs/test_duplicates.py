@@ -16,6 +16,7 @@ from tests.support.s3_recorder import S3Recorder
 
 from sexton.schemas import events, records
 from sexton.streaming_jobs.reaper.deferred import delay_queue
+from sexton.streaming_jobs.reaper.deferred import pending as pending_module
 from sexton.streaming_jobs.reaper.deferred.consumer import DeferredConsumer
 from sexton.streaming_jobs.reaper.deferred.delay_queue import (
     Place,
@@ -111,11 +112,47 @@ def test_what_is_no_copy_of_the_same_intent_is_never_dropped() -> None:
         == Duplicates()
     )
 
+    twice = Origin(1, 7, 1)  # the same bytes, written to two partitions, have a receipt each
+    assert noted((0, a), (0, twice)).duplicates({0: (0, 2)}) == Duplicates()
+
     ids = [
         origin_of(events.DeferredIntent(events.Position(topic_id, 0, 7), NOW, "r", "", 1, None, None, value))
         for topic_id, value in (("t", b"i"), ("t", b"other"), ("created again", b"i"))
     ]
     assert len(set(ids)) == 3
+
+
+def test_every_copy_can_be_noted() -> None:
+    """Whatever its bytes and wherever it stood, within Kafka's own bounds of partitions and offsets."""
+    pending = Pending()
+    for number in range(64):
+        first = events.Position("t", 2**15 - 1, 2**48 - 1 - number)
+        copy = events.DeferredIntent(first, NOW, "r", "", 1, None, None, b"i%d" % number)
+        pending.note(0, number, origin_of(copy))
+        assert pending.oldest() == {2**15 - 1: 2**48 - 1 - number}
+
+    assert pending.duplicates({0: (0, 64)}) == Duplicates()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@given(st.lists(st.integers(0, 3), max_size=12), st.tuples(st.integers(0, 12), st.integers(0, 12)))
+def test_no_copy_is_overlooked_where_records_are_summed_up(
+    size: int, found: list[int], bounds: tuple[int, int]
+) -> None:
+    """I2: wherever a summary of records begins and ends, it says of twins what each record would say."""
+    start, end = min(bounds), max(bounds)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pending_module, "_PER_ENTRY", size)
+        pending = noted(*((0, Origin(0, at, 1)) for at in found))
+        twins = pending.duplicates({0: (start, end)})
+        last = {at: offset for offset, at in enumerate(found)}
+        dropped = {offset for offset in range(start, min(end, len(found))) if last[found[offset]] != offset}
+        assert twins.dropped == ({0: dropped} if dropped else {})
+        assert twins.kept == ({0: {last[found[offset]] for offset in dropped}} if dropped else {})
+        pending.done(0, end)
+
+    left = found[end - end % size if end < len(found) else len(found) :]
+    assert pending.oldest() == ({0: min(left)} if left else {})
 
 
 @given(

@@ -181,6 +181,7 @@ def test_x_12_a_store_is_tried_once_a_key_needs_it(keeps: bool) -> None:
         (DeleteMode.ERASE_VERSION, None, Versioning.ON, None),
         (DeleteMode.ERASE_VERSION, None, Versioning.OFF, "a"),
         (DeleteMode.ERASE_ALL_VERSIONS, KeyCondition("a", "e"), Versioning.ON, None),
+        (DeleteMode.ERASE_ALL_VERSIONS, KeyCondition("a", "e"), Versioning.OFF, Delete("a", "e")),
         (DeleteMode.ERASE_ALL_VERSIONS, None, Versioning.OFF, "a"),
         (DeleteMode.HIDE, None, Versioning.UNKNOWN, "a"),
     ],

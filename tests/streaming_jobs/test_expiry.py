@@ -4,16 +4,21 @@ alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.support.execute_stage import BUSY, CHANGED, INVALID, Store, execution, run, words
 from tests.support.replies import SLOW_DOWN, on_deletes
 from tests.support.s3_recorder import S3Recorder
 
-from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition
-from sexton.storage import BatchDeleter, Delete
+from sexton.schemas.errors import EnvironmentFault
+from sexton.schemas.events import DeleteMode, DeleteObjects, KeyCondition, OutcomeKind
+from sexton.storage import BatchDeleter, Delete, StoreRefused
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.actions.delete_objects.execution import ObjectsExecution
 from sexton.streaming_jobs.reaper.execute.executor import Executor, Limits
+from sexton.streaming_jobs.reaper.execute.expiry import expired, listed
+from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome, Presence
 from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 
@@ -60,6 +65,31 @@ def test_x_19_a_version_is_looked_at_by_its_id(
     assert words(result)["absent"] == 1  # w has no such version
 
 
+@pytest.mark.parametrize("mode", [DeleteMode.HIDE, DeleteMode.ERASE_VERSION])
+def test_x_19_a_bucket_that_never_said_what_it_is_is_looked_at_as_the_intent_asks(
+    mode: DeleteMode, recorder: S3Recorder, deleter: BatchDeleter
+) -> None:
+    """X-19: held all the time: a hidden key is gone, but its version is there; nothing is sent or refused."""
+    recorder.create_bucket("bucket", {"hidden": b"x", "there": b"x"}, versioning="Enabled")
+    ids = {name: recorder.versions("bucket", name)[0].version_id for name in ("hidden", "there")}
+    deleter.delete_all("bucket", ["hidden"]).result(10)
+    sent = len(recorder.deletes())
+    named = {name: KeyCondition(name, version_id=ids.get(name, ids["there"])) for name in (*ids, "never")}
+    conditions = named if mode is DeleteMode.ERASE_VERSION else {}
+    action = DeleteObjects("bucket", (("hidden", "never"), ("there",)), mode)
+    given = ObjectsExecution(action, earlier=Attempt(), overdue=True, conditions=conditions)
+    executor = Executor(deleter, NoBudget(), Limits(), {"bucket": "SlowDown"})
+
+    executor.add(given)
+    executor.finish()
+    result = executor.result(given)
+
+    there = {"there"} if mode is DeleteMode.HIDE else {"hidden", "there"}
+    assert {key for key, outcome in result.named if outcome.reason == "expired"} == there
+    assert words(result) == {"dead-lettered": len(there), "absent": 3 - len(there)}
+    assert (result.held, len(recorder.deletes())) == (None, sent)
+
+
 def test_x_19_what_is_old_does_not_age_what_is_fresh() -> None:
     """Two intents that ask for one key: the old one ends, the fresh one waits with its bucket."""
     store = Store(answer=lambda number, bucket, item: BUSY)
@@ -99,3 +129,37 @@ def test_x_19_past_the_age_limit_a_final_word_stands_beside_what_waited() -> Non
         ("bad", "InvalidArgument"),
         ("held", "expired"),
     ]
+
+
+HELD = ItemOutcome(None, "SlowDown", "busy")
+
+
+@pytest.mark.parametrize("maybe_sent", [False, True])
+@pytest.mark.parametrize("presence", list(Presence))
+def test_x_19_the_final_outcome_of_what_was_held_too_long(presence: Presence, maybe_sent: bool) -> None:
+    """X-19: what is gone is absent; only what may be gone unseen waits on, and is remembered as that."""
+    found = expired(HELD, presence, maybe_sent=maybe_sent)
+
+    if presence is Presence.ABSENT:
+        assert (found.kind, found.unknown) == (OutcomeKind.ABSENT, False)
+    elif presence is Presence.UNKNOWN and maybe_sent:
+        assert (found.kind, found.reason, found.unknown) == (None, "SlowDown", True)
+    else:
+        assert (found.kind, found.reason, found.unknown) == (OutcomeKind.DEAD_LETTERED, "expired", False)
+        assert found.detail.endswith("busy")
+
+
+def test_x_19_a_listing_that_does_not_come_shows_nothing() -> None:
+    """X-19: only an answer tells; what is wrong with everything is nobody's final outcome."""
+
+    def raising(code: str, status: int) -> Callable[[], bool]:
+        def found() -> bool:
+            raise StoreRefused("no", code=code, status=status)
+
+        return found
+
+    assert [listed(lambda: True), listed(lambda: False)] == [Presence.PRESENT, Presence.ABSENT]
+    assert listed(raising("SlowDown", 503)) is Presence.UNKNOWN
+    assert listed(raising("NoSuchBucket", 404)) is Presence.UNKNOWN
+    with pytest.raises(EnvironmentFault):
+        listed(raising("ExpiredToken", 400))

@@ -163,6 +163,34 @@ def test_action_without_an_executor_waits() -> None:
     assert judgement.reason == "action-not-executed"
 
 
+def test_what_touches_no_object_lies_in_no_allow_list() -> None:
+    """X-18: an allow-list refuses no action without a place: it waits for a reaper that executes it."""
+    asked = intent(PROMISE, action=events.AdvanceHorizon("line", 1))
+
+    judgement = decide(asked, allow=parse_allow(["bucket/a/"]))
+
+    assert isinstance(judgement, NotYet)
+    assert judgement.reason == "action-not-executed"
+
+
+@pytest.mark.parametrize(
+    ("asks", "may", "reason"),
+    [
+        (True, True, "pass"),
+        (True, False, "bypass-not-allowed"),
+        (False, False, "pass"),
+    ],
+)
+def test_retention_is_bypassed_where_the_reaper_may(asks: bool, may: bool, reason: str) -> None:
+    """X-18: an intent that asks for it is refused for nothing but the reaper's own permission."""
+    asked = intent(PROMISE, action=events.DeleteObjects("bucket", (("a",),), bypass_governance=asks))
+
+    verdict = judge(asked, at(5), Facts("topic", 77, NOW), Rules(allow_bypass=may))
+
+    assert isinstance(verdict, events.Verdict)
+    assert verdict.reason == reason
+
+
 KEY = events.DeleteObjects("bucket", (("a",),))
 UNCHANGED = events.UnchangedGuard((events.KeyCondition("a", "etag"),))
 

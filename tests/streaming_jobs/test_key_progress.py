@@ -51,11 +51,26 @@ def test_progress_is_read_as_it_was_written(phases: list[list[Any]], since: bool
     assert read.left == [[name for name in phase if name in not_done] for phase in names]
 
 
+def test_progress_says_the_same_in_whatever_order_keys_were_done() -> None:
+    """What was done before comes first, by its outcome; ranges that ran backwards would not be believed."""
+    action = DeleteObjects("b", [[f"k{n}" for n in range(6)]])
+    done = {4: DONE[0], 5: DONE[0], 1: DONE[2], 0: DONE[0], 3: DONE[2]}
+
+    written = progress_of(done, {2: Attempt()}, [])
+    assert written is not None
+
+    assert written == progress_of(dict(sorted(done.items())), {2: Attempt()}, [])
+    assert before_of(action, written).done == done
+
+
 def test_too_many_ranges_are_not_written() -> None:
     """A copy stays within a record's limit: then nothing is said of single keys."""
     every_other = dict.fromkeys(range(0, 120000, 2), DONE[0])
 
     assert progress_of(every_other, {}, []) is None
+    assert progress_of({}, dict.fromkeys(every_other, Attempt()), []) is None
+    half = dict.fromkeys(range(0, 60_000, 2), Attempt())
+    assert progress_of(dict.fromkeys(range(1, 60_000, 2), DONE[0]), half, []) is None
     assert progress_of(dict.fromkeys(range(120_000), DONE[0]), {}, [str(n) for n in range(300)]) == (
         events.KeyProgress(
             [events.DoneKeys(*DONE[0], [0, 120_000])], [], None, [str(n) for n in range(200, 300)]

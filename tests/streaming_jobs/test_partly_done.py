@@ -20,11 +20,21 @@ from tests.support.execute_stage import (
     sizes,
     words,
 )
+from tests.support.task_work import copied, promised
 
-from sexton.schemas.events import DeleteMode, DoneKeys, KeyCondition, KeyProgress, OutcomeKind
+from sexton.schemas.events import (
+    DeleteMode,
+    DeleteObjects,
+    DoneKeys,
+    KeyCondition,
+    KeyProgress,
+    OutcomeKind,
+)
 from sexton.storage import MAX_KEYS, Delete, KeyState, Kind
+from sexton.streaming_jobs.reaper.actions.delete_objects.results import untried
 from sexton.streaming_jobs.reaper.execute.items import key_of
 from sexton.streaming_jobs.reaper.execute.outcomes import MOST_TRIES
+from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 from sexton.streaming_jobs.reaper.recovery.key_progress import Before
 
@@ -150,3 +160,45 @@ def test_x_16_a_key_under_which_another_object_stands_is_not_gone_when_its_inten
     assert result.held is not None
     assert result.keys is not None
     assert (result.keys.done, result.keys.unknown) == ([], [0, 3])
+
+
+def refused(store: Store, before: Before | None, keys: KeyProgress | None = None) -> Result:
+    """What becomes of an intent of two phases that waited and is refused now."""
+    action = DeleteObjects("b", (("a", "b"), ("seen", "left")))
+    waited = copied(promised(action), keys=keys)
+    return untried(action, waited, before, OutcomeKind.REFUSED, store)
+
+
+def test_x_19_without_a_word_on_keys_each_is_looked_at_before_the_rest_is_refused() -> None:
+    """X-19: whoever is told that nothing happened to a key must be able to find it."""
+    store = Store(objects={"b": {"b", "seen"}})
+    result = refused(store, None)
+
+    assert sorted(store.verified) == ["a", "b", "left", "seen"]
+    assert words(result) == {"absent": 2, "refused": 2}
+    assert {key for key, outcome in result.named if outcome.kind is ABSENT} == {"a", "left"}
+    assert (result.effects, result.held, result.unknown) == ({"absent": 2}, None, True)
+
+
+def test_x_19_only_what_is_in_doubt_is_looked_at_before_the_rest_is_refused() -> None:
+    """X-19: what is gone keeps its outcome; what was never sent is refused, be it there or not."""
+    store = Store(objects={"b": set()})
+    result = refused(store, BEFORE)
+
+    assert store.verified == ["seen"]
+    assert words(result) == {"deleted": 1, "absent": 2, "refused": 1}
+    assert [(key, outcome.kind) for key, outcome in result.named] == [
+        ("b", ABSENT),
+        ("seen", ABSENT),
+        ("left", OutcomeKind.REFUSED),
+    ]
+    assert (result.effects, result.held) == ({"hidden": 1, "absent": 2}, None)
+
+
+def test_x_19_while_a_key_in_doubt_cannot_be_seen_nothing_is_refused() -> None:
+    """X-19: the intent waits as it was, with all that was known of its keys."""
+    known = KeyProgress([DoneKeys(DELETED, "hidden", [0, 1])], [2, 3], None, [])
+    result = refused(Store(look_status=403), BEFORE, known)
+
+    assert result.held is not None
+    assert (result.keys, result.unknown) == (known, True)

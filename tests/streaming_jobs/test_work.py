@@ -11,7 +11,11 @@ from sexton.issuer.client import Subject, Validation
 from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import EnvironmentFault
+from sexton.schemas.windows import Window
+from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Record
+from sexton.streaming_jobs.reaper.guards import asking
+from sexton.streaming_jobs.reaper.guards.asking import Questions
 from sexton.streaming_jobs.reaper.work import Work, pieces, settle, take
 
 
@@ -93,6 +97,36 @@ def test_only_windows_of_this_topic_as_of_the_barrier_judge() -> None:
         settle(work)
 
     assert issuer.at_least == [work.execute.plan.log_offset]
+
+
+class Remembering(Issuer):
+    """An issuer that has forgotten each second window."""
+
+    def validate(self, asked: list[Subject], *, at_least: int) -> Validation:
+        """Answer for at most two subjects."""
+        assert len(asked) <= 2
+        windows = {each: None if each.generation % 2 else Window(each.generation, None) for each in asked}
+        forgotten = {each: 90 + each.generation for each in asked if each.generation % 2}
+        return Validation(at_least, TOPIC_ID, windows, forgotten=forgotten)
+
+
+def test_every_call_of_a_question_adds_to_the_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each subject is asked for in one of several calls, and what is said of it is a fact, then and later."""
+    monkeypatch.setattr(asking, "SUBJECTS_PER_CALL", 2)
+    questions, counts = Questions(Remembering(), TOPIC_ID, 7), Counts()  # type: ignore[arg-type]
+    subjects = [Subject("t", number, 0) for number in range(5)]
+
+    assert questions.note(subjects[:4])
+    questions.ask(counts)
+    assert not questions.note(subjects[:4])
+    assert questions.note(subjects)
+    questions.ask(counts)
+    facts = questions.facts(NOW)
+
+    assert (facts.topic_id, facts.log_offset, facts.now) == (TOPIC_ID, 7, NOW)
+    assert facts.windows == {each: None if n % 2 else Window(n, None) for n, each in enumerate(subjects)}
+    assert facts.forgotten == {subjects[1]: 91, subjects[3]: 93}
+    assert (counts.issuer_calls, counts.subjects) == (3, 5)
 
 
 def test_the_first_question_goes_once_it_keeps_the_store_busy() -> None:

@@ -237,7 +237,7 @@ def _check_types(event: Any, reader: Schema) -> None:
     A writer's schema may lack a logical type, or have another one: then what Avro reads is a number where an
     instant should be, or an identifier that is no text, and everything behind would stumble over it.
     """
-    fastavro.schemaless_writer(io.BytesIO(), reader.parsed, to_avro(event), strict=True)
+    fastavro.schemaless_writer(io.BytesIO(), reader.parsed, to_avro(event))
 
 
 def _unknown_part(writer: Schema, reader: Schema) -> str | None:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
+from xml.etree import ElementTree
 
 from sexton.storage.abilities import ALIASINGS, Abilities, Ability, Versioning
 from sexton.storage.batches import Batches
@@ -181,6 +182,8 @@ def _object_lock(probe: _Probe) -> tuple[Ability, bool]:
             raise
         probe.why.append(f"object-lock: {refused.code}")
         return Ability.UNKNOWN, False
+    if not _tells(probe, "object-lock", root, "ObjectLock"):
+        return Ability.UNKNOWN, False
     is_on = child_text(root, "ObjectLockEnabled") == "Enabled"
     return Ability.of(is_on), any(
         local_name(part) in ("Days", "Years") and (part.text or "0") != "0" for part in root.iter()
@@ -195,9 +198,20 @@ def _versioning(probe: _Probe) -> tuple[Versioning, Ability]:
     answer = probe.ask("versioning", lambda: probe.calls.subresource(probe.bucket, "versioning"))
     if answer is None:
         return Versioning.UNKNOWN, Ability.UNKNOWN
-    states = {"Enabled": Versioning.ON, "Suspended": Versioning.SUSPENDED}
     keeps = Ability.NO if answer.server.startswith("SeaweedFS") else Ability.UNKNOWN
+    if not _tells(probe, "versioning", answer.root, "Versioning"):
+        return Versioning.UNKNOWN, keeps
+    states = {"Enabled": Versioning.ON, "Suspended": Versioning.SUSPENDED}
     return states.get(child_text(answer.root, "Status"), Versioning.OFF), keeps
+
+
+def _tells(probe: _Probe, what: str, root: ElementTree.Element, word: str) -> bool:
+    """Return whether it is the answer that was asked for: a page without a status is not versioning off."""
+    # Stores name it in their own ways: VersioningConfiguration, GetBucketVersioningResponse.
+    if word in local_name(root):
+        return True
+    probe.why.append(f"{what}: an answer that is none: {local_name(root)[:40]}")
+    return False
 
 
 def _checksums(probe: _Probe) -> Iterator[tuple[str, Ability]]:
