@@ -175,7 +175,7 @@ def test_f_3_a_reader_of_an_older_version_reads_the_newest(
         patch.setattr(codec_module, "schema_of", lambda cls: older)
         patch.setattr(codec_module, "_BY_HEADER", {older.header: older})
         patch.setattr(codec_module, "from_avro", lambda cls, plain: plain)
-        patch.setattr(codec_module, "_check_types", lambda event, reader: None)  # of the class, which it lacks
+        patch.setattr(codec_module, "_check_types", lambda event, reader: None)  # of the class
         read = Codec(FixedSource({9: text})).decode(data, type(sample))
         known = Codec().decode(older.header + body(older.text, sample), type(sample))
         with pytest.raises(UndecodableRecord) as caught:
