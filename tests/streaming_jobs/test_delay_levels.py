@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sexton.streaming_jobs.reaper.deferred.delay_levels import level_of, levels
 from sexton.streaming_jobs.reaper.deferred.delay_queue import Place, due_ranges, parse_waiting, waiting_text
 from sexton.streaming_jobs.reaper.deferred.pending import Origin, Pending
-from sexton.streaming_jobs.reaper.held import HeldBuckets
+from sexton.streaming_jobs.reaper.held import Change, HeldBuckets
 from sexton.streaming_jobs.reaper.recovery.binding import CheckpointRefused
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -97,3 +97,18 @@ def test_a_bad_bucket_is_held_longer_each_time_and_freed_by_work() -> None:
     held.note({"bad": "SlowDown"}, ["bad"], now=20)
     assert held.current(24) == {"bad": "SlowDown"}
     assert held.current(26) == {}
+
+
+def test_a_bucket_that_is_held_is_reported_once_with_its_stores_words_and_when_it_is_free() -> None:
+    """Not with each micro-batch: when it begins, when the reason changes, and when it ends, with how long."""
+    held = HeldBuckets()
+    busy = {"bad": "please slow down"}
+
+    assert held.note({"bad": "SlowDown"}, ["good"], 10, busy) == [Change("bad", "SlowDown", busy["bad"])]
+    assert held.note({"bad": "SlowDown"}, [], 20) == []
+    assert held.held_for_s(["bad", "good"], 20) == {"bad": 10}
+    assert held.note({"bad": "NoSuchBucket"}, ["bad"], 30, {"bad": "gone"}) == [
+        Change("bad", "NoSuchBucket", "gone")
+    ]
+    assert held.note({}, ["bad", "good"], 45) == [Change("bad", "NoSuchBucket", "gone", 35)]
+    assert held.note({}, ["bad"], 50) == []

@@ -6,7 +6,9 @@ import io
 import json
 
 from sexton.schemas.errors import EnvironmentFault, IssuerUnavailable
+from sexton.storage import HINTS
 from sexton.streaming_jobs.reaper.counts import Counts
+from sexton.streaming_jobs.reaper.held import Change
 from sexton.streaming_jobs.reaper.progress import Progress
 
 
@@ -52,3 +54,20 @@ def test_a_person_reads_of_which_topic_a_micro_batch_was_and_which_buckets_are_h
 
     assert read.getvalue().startswith("reaper: deferred: 2 records, 0 keys in 1.0 s ")
     assert read.getvalue().endswith("; held a: SlowDown; held b: NoSuchBucket\n")
+
+
+def test_a_held_bucket_is_told_with_its_stores_words_since_when_and_what_to_do() -> None:
+    """For people on call: each fact in the JSON line, and the time in the line for a terminal, too."""
+    out, read = io.StringIO(), Terminal()
+    for given in (out, read):
+        progress = Progress(given, clock=lambda: 7.0)
+        progress.bucket(Change("b", "NoSuchBucket", "no bucket of this name"))
+        progress.settled(0, "intents", Counts(failing={"b": "NoSuchBucket"}), [], 1.0, {"b": 34.96})
+        progress.bucket(Change("b", "NoSuchBucket", "no bucket of this name", 61.23))
+
+    held, batch, free = map(json.loads, out.getvalue().splitlines())
+    assert (held["event"], held["bucket"], held["reason"]) == ("bucket_held", "b", "NoSuchBucket")
+    assert (held["message"], held["hint"]) == ("no bucket of this name", HINTS["NoSuchBucket"])
+    assert batch["held_for_s"] == {"b": 35.0}
+    assert (free["event"], free["bucket"], free["held_s"]) == ("bucket_free", "b", 61.2)
+    assert "; held b: NoSuchBucket for 35 s\n" in read.getvalue()

@@ -164,9 +164,11 @@ class MicroBatches:
         # Before the offsets are committed: while this one was paused another one may have come further.
         self.lock.check()
         with self._guard:
-            self.held.note(counts.value.failing, counts.value.healthy, time.monotonic())
-            seconds = time.monotonic() - started
-            self.progress.settled(batch_id, topic, counts.value, barrier.ends, seconds)
+            met, now = counts.value, time.monotonic()
+            for change in self.held.note(met.failing, met.healthy, now, met.said):
+                self.progress.bucket(change)
+            held_for_s = self.held.held_for_s(met.failing, now)
+            self.progress.settled(batch_id, topic, met, barrier.ends, now - started, held_for_s)
 
     def _barrier(self) -> BarrierAnswer:
         """Make a barrier that carries the oldest positions without a final outcome."""

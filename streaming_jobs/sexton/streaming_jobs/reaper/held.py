@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-__all__ = ["HeldBuckets"]
+__all__ = ["Change", "HeldBuckets"]
 
 _FIRST_S = 5.0
 _LONGEST_S = 60.0
@@ -18,8 +19,23 @@ _LONGEST_S = 60.0
 @dataclass(slots=True)
 class _Hold:
     reason: str
+    since: float
     until: float
-    times: int = 1
+    message: str = ""
+    times: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A bucket that is held from now on, or for another reason than before; `message` is its store's.
+
+    `held_s` is there for one that is free again: for how many seconds it was held.
+    """
+
+    bucket: str
+    reason: str
+    message: str = ""
+    held_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -28,16 +44,36 @@ class HeldBuckets:
 
     _holds: dict[str, _Hold] = field(default_factory=dict)
 
-    def note(self, failing: Mapping[str, str], healthy: Iterable[str], now: float) -> None:
-        """Take in what a micro-batch has met; `now` in seconds."""
+    def note(
+        self,
+        failing: Mapping[str, str],
+        healthy: Iterable[str],
+        now: float,
+        said: Mapping[str, str] = MappingProxyType({}),
+    ) -> list[Change]:
+        """Take in what a micro-batch has met, with what the stores said; return what has changed.
+
+        `now` in seconds.
+        """
+        changes: list[Change] = []
         for bucket in healthy:
-            if bucket not in failing:
-                self._holds.pop(bucket, None)
+            if bucket not in failing and (free := self._holds.pop(bucket, None)) is not None:
+                changes.append(Change(bucket, free.reason, free.message, now - free.since))
         for bucket, reason in failing.items():
-            hold = self._holds.setdefault(bucket, _Hold(reason, now, 0))
-            wait_s = min(_FIRST_S * 2.0**hold.times, _LONGEST_S)
-            self._holds[bucket] = _Hold(reason, now + wait_s, hold.times + 1)
+            hold = self._holds.get(bucket) or _Hold("", now, now)
+            hold.message = said.get(bucket) or hold.message
+            if hold.reason != reason:
+                changes.append(Change(bucket, reason, hold.message))
+            hold.reason = reason
+            hold.until = now + min(_FIRST_S * 2.0**hold.times, _LONGEST_S)
+            hold.times += 1
+            self._holds[bucket] = hold
+        return changes
 
     def current(self, now: float) -> dict[str, str]:
         """Return the buckets that are held now, with the reason."""
         return {bucket: hold.reason for bucket, hold in self._holds.items() if hold.until > now}
+
+    def held_for_s(self, buckets: Iterable[str], now: float) -> dict[str, float]:
+        """Return for how many seconds each of these buckets has been held."""
+        return {bucket: now - self._holds[bucket].since for bucket in buckets if bucket in self._holds}

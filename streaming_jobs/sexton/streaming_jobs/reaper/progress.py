@@ -7,13 +7,16 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, TextIO
 
 from prometheus_client import Counter, Gauge, start_http_server
 
 from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault
+from sexton.storage import HINTS
 from sexton.streaming_jobs.reaper.counts import Counts
+from sexton.streaming_jobs.reaper.held import Change
 
 __all__ = ["Progress", "serve_metrics"]
 
@@ -70,8 +73,19 @@ class Progress:
         """Note the offset by partition at which work starts; below it nothing counts as backlog."""
         self.total.reached.update(reached)
 
-    def settled(self, batch_id: int, topic: str, counts: Counts, ends: Sequence[int], seconds: float) -> None:
-        """Take in a micro-batch whose rows Kafka has acknowledged; `ends` are the barrier's end offsets."""
+    def settled(
+        self,
+        batch_id: int,
+        topic: str,
+        counts: Counts,
+        ends: Sequence[int],
+        seconds: float,
+        held_for_s: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """Take in a micro-batch whose rows Kafka has acknowledged; `ends` are the barrier's end offsets.
+
+        `held_for_s` says for how long each of its held buckets has been held.
+        """
         if topic != records.INTENTS:
             counts = replace(counts, reached={})  # offsets of another topic
         self.total = self.total + counts
@@ -99,6 +113,7 @@ class Progress:
                 "throttled": counts.throttled,
                 "retried_keys": counts.keys_retried,
                 "held_buckets": counts.failing,
+                "held_for_s": {bucket: round(held_s, 1) for bucket, held_s in held_for_s.items()},
                 "subjects": counts.subjects,
                 "issuer_calls": counts.issuer_calls,
                 "stages": {stage: round(spent, 3) for stage, spent in counts.seconds.items()},
@@ -115,6 +130,15 @@ class Progress:
         HELD.inc()
         line = {"event": "held", "topic": topic, "fault": str(fault), "hint": fault.hint}
         self._print({**line, "next_try_s": round(wait_s, 1)})
+
+    def bucket(self, change: Change) -> None:
+        """Say that a bucket is held from now on, in its store's own words and with what to do, or free."""
+        named = {"bucket": change.bucket, "reason": change.reason}
+        if change.held_s is not None:
+            self.note("bucket_free", **named, held_s=round(change.held_s, 1))
+            return
+        hint = HINTS.get(change.reason, "docs/operating.md, 'A bucket is held'")
+        self.note("bucket_held", **named, message=change.message, hint=hint)
 
     def note(self, event: str, **values: Any) -> None:
         """Say anything else."""
@@ -136,7 +160,10 @@ class Progress:
 def _for_people(line: dict[str, Any]) -> str:
     if line["event"] == "micro_batch":
         words = " ".join(f"{kind}={n}" for kind, n in sorted(line["intents"].items()))
-        held = "".join(f"; held {name}: {why}" for name, why in sorted(line["held_buckets"].items()))
+        since = {name: f" for {held_s:.0f} s" for name, held_s in line["held_for_s"].items()}
+        held = "".join(
+            f"; held {name}: {why}{since.get(name, '')}" for name, why in sorted(line["held_buckets"].items())
+        )
         return (
             f"reaper: {line['topic']}: {line['records']:,} records, {line['keys']:,} keys in "
             f"{line['seconds']:.1f} s ({line['keys_per_s']:,} keys/s) {words}; "

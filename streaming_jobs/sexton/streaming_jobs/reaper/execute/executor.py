@@ -102,6 +102,11 @@ class Executor:
         found = ((each.name, each.breaker.opened) for each in self.sender.buckets.values())
         return {name: opened.reason for name, opened in found if opened is not None}
 
+    def said(self) -> dict[str, str]:
+        """Return what the stores of buckets whose circuit opened in this task said of it."""
+        found = ((each.name, each.breaker.opened) for each in self.sender.buckets.values())
+        return {name: opened.detail for name, opened in found if opened is not None and name not in self.held}
+
     def healthy(self) -> set[str]:
         """Return the buckets that did some work, and whose circuit is closed."""
         buckets = self.sender.buckets.values()

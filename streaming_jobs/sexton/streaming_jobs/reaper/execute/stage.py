@@ -77,6 +77,7 @@ class ExecuteStage:
             counts.requests, counts.keys_sent = sender.requests, sender.keys_sent
             counts.keys_retried, counts.throttled = sender.retried, sender.throttled
             counts.failing.update(executor.failing())
+            counts.said.update(executor.said())
             counts.healthy |= executor.healthy()
             # Nothing of an intent leaves before here: an outcome that is written while a request is out could
             # be contradicted by its reply, and nobody would repair a receipt.
