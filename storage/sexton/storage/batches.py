@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sexton.schemas.errors import StoreUnavailable
@@ -22,6 +22,15 @@ __all__ = ["BYPASS", "Batches"]
 BYPASS = {"x-amz-bypass-governance-retention": "true"}
 _MOST_HALVINGS = 64
 _WANTS_MD5 = ("MissingContentMD5", "InvalidRequest", "InvalidDigest")
+_NO_BATCHES = (
+    "InvalidArgument",
+    "InvalidRequest",
+    "MalformedPOSTRequest",
+    "NotImplemented",
+    "MethodNotAllowed",
+)
+_SIGNATURE = "SignatureDoesNotMatch"
+_Part = tuple[list[int], BatchResult]
 
 
 class Batches:
@@ -31,6 +40,12 @@ class Batches:
         self._signer = signer
         self._wire = wire
         self._md5: set[str] = set()
+        self._with: set[str] = set()
+        self._without: set[str] = set()
+
+    def has_batches(self, bucket: str) -> bool:
+        """Return False once the bucket's store was seen to refuse DeleteObjects and to take DeleteObject."""
+        return bucket not in self._without
 
     def delete(
         self,
@@ -40,8 +55,14 @@ class Batches:
         abilities: Abilities,
         bypass_governance: bool = False,
     ) -> BatchResult:
-        """Send one DeleteObjects; one refused for its content is halved until the culprit stands alone."""
+        """Send one DeleteObjects; one refused for its content is halved until the culprit stands alone.
+
+        Where the store has no DeleteObjects each key goes by a DeleteObject.
+        """
         started = time.monotonic()
+        if bucket in self._without:
+            whole = [Delete(item) if isinstance(item, str) else item for item in items]
+            return self._one_by_one(bucket, whole, abilities, bypass_governance)
         reply = self._batch(bucket, body, abilities, bypass_governance)
         if isinstance(reply, RawReply) and is_clean(body, reply):
             # The common case ends here: nothing was parsed, and no object was made for any key.
@@ -53,13 +74,8 @@ class Batches:
                 return replace(scanned, seconds=time.monotonic() - started)
         whole = [Delete(item) if isinstance(item, str) else item for item in items]
         result = self._read(bucket, whole, reply)
-        refused = _about_content(result)
-        if refused is not None:
-            if len(whole) > 1:
-                result = self._halved(bucket, whole, result, abilities, bypass_governance)
-            elif not refused.code:
-                # No store said this: a proxy, or the wrong port. Nobody knows whether it is about the key.
-                result = fault_result(bucket, 1, replace(refused, kind=Kind.BUCKET))
+        if result.fault is not None:
+            result = self._narrowed(bucket, whole, result, abilities, bypass_governance)
         result = self._with_locks(bucket, whole, result, abilities)
         return replace(result, seconds=time.monotonic() - started)
 
@@ -80,10 +96,13 @@ class Batches:
         except StoreUnavailable as error:
             return replace(fault_result(bucket, 1, unavailable(error)), seconds=time.monotonic() - started)
         result = self._renewing(_read_single(bucket, item, reply))
-        if result.fault is not None and result.fault.code.isdigit() and self._is_there(bucket):
-            # No store said this, and the bucket is there: it is this key that does not get through.
-            state = replace(result.fault, kind=Kind.TRANSIENT)
-            result = replace(result, states={0: state}, fault=None)
+        fault = result.fault
+        of_key = fault is not None and (fault.code.isdigit() or fault.code == _SIGNATURE)
+        if fault is not None and of_key and self._is_there(bucket):
+            # The bucket is there for the same credentials: it is this key that does not get through. What no
+            # store said may be for now; a path that is rewritten on its way is so for good.
+            kind = Kind.FINAL if fault.code == _SIGNATURE else Kind.TRANSIENT
+            result = replace(result, states={0: replace(fault, kind=kind)}, fault=None)
         result = self._with_locks(bucket, [item], result, abilities)
         return replace(result, seconds=time.monotonic() - started)
 
@@ -135,7 +154,7 @@ class Batches:
             self._signer.forget_credentials()
         return result
 
-    def _halved(
+    def _narrowed(
         self,
         bucket: str,
         items: Sequence[Delete],
@@ -143,13 +162,94 @@ class Batches:
         abilities: Abilities,
         bypass_governance: bool,
     ) -> BatchResult:
+        """Return what becomes of a request that was refused as a whole: by another way, or in parts."""
+        fault = refused.fault
+        assert fault is not None
+        done: list[_Part] = []
+        if _may_lack_batches(fault) and bucket not in self._with:
+            done = self._other_way(bucket, items, abilities, bypass_governance)
+            refused = replace(refused, requests=refused.requests + sum(part.requests for _, part in done))
+            if sum(len(indexes) for indexes, _ in done) == len(items):
+                return replace(merge_results(bucket, len(items), done, {}), requests=refused.requests)
+        if not self._is_of_content(bucket, fault):
+            return refused
+        if len(items) > 1:
+            return self._halved(bucket, items, refused, done, abilities, bypass_governance)
+        if not fault.code:
+            # No store said this: a proxy, or the wrong port. Nobody knows whether it is about the key.
+            return fault_result(bucket, 1, replace(fault, kind=Kind.BUCKET), requests=refused.requests)
+        return refused
+
+    def _other_way(
+        self, bucket: str, items: Sequence[Delete], abilities: Abilities, bypass_governance: bool
+    ) -> list[_Part]:
+        """Try the checksum of the old kind, then one key alone, then that key by a call of its own.
+
+        Some stores refuse the newer checksum in words of their own, some have no DeleteObjects. Asked once
+        for each bucket. Returns the results of those items of which something was sent, with their indexes:
+        all where that was another way; the first alone where it passed, so that the matter is another key.
+        """
+        every = list(range(len(items)))
+        if bucket not in self._md5:
+            reply = self._exchange(bucket, build_items(items), True, bypass_governance)
+            if isinstance(reply, RawReply) and reply.status == 200:
+                self._md5.add(bucket)
+                return [(every, self._read(bucket, items, reply))]
+        alone = self._read(
+            bucket, items[:1], self._exchange(bucket, build_items(items[:1]), True, bypass_governance)
+        )
+        if alone.fault is None or alone.fault.status not in (400, 405, 501):
+            self._with.add(bucket)
+            return [([0], replace(alone, requests=2))] if alone.fault is None else []
+        single = self.delete_one(bucket, items[0], abilities, bypass_governance)
+        if single.fault is not None or any(state.kind is not Kind.ABSENT for state in single.states.values()):
+            return []
+        self._without.add(bucket)
+        single = replace(single, requests=3)
+        return [([0], single), (every[1:], self._one_by_one(bucket, items[1:], abilities, bypass_governance))]
+
+    def _one_by_one(
+        self, bucket: str, items: Sequence[Delete], abilities: Abilities, bypass_governance: bool
+    ) -> BatchResult:
+        """Delete each item by a call of its own, until the bucket as a whole, or everything, refuses."""
+        parts: list[_Part] = []
+        for index, item in enumerate(items):
+            part = self.delete_one(bucket, item, abilities, bypass_governance)
+            if part.fault is not None:
+                left = list(range(index, len(items)))
+                parts.append((left, fault_result(bucket, len(left), part.fault, requests=part.requests)))
+                break
+            parts.append(([index], part))
+        return merge_results(bucket, len(items), parts, {})
+
+    def _is_of_content(self, bucket: str, fault: KeyState) -> bool:
+        """Return whether a part of the request may pass: its content was refused, by the store or on its way.
+
+        A filter answers 403 in words of its own for a body that it dislikes, and a proxy that rewrites a
+        path spoils one signature. Where the bucket is there for the same credentials these are not at fault.
+        """
+        if classify(Scope.REQUEST, fault.code, fault.status).content:
+            return True
+        odd = fault.code == _SIGNATURE or (not fault.code and fault.status in (403, 406))
+        return odd and self._is_there(bucket)
+
+    def _halved(
+        self,
+        bucket: str,
+        items: Sequence[Delete],
+        refused: BatchResult,
+        done: Sequence[_Part],
+        abilities: Abilities,
+        bypass_governance: bool,
+    ) -> BatchResult:
         """Return the states of items whose request was refused as a whole: those of its parts, sent again.
 
         Bounded: what is left when the bound is reached waits with its bucket. So does everything when every
-        part is refused: that is no matter of the keys.
+        part is refused: that is no matter of the keys. What of it is `done` is not sent again.
         """
-        parts: list[tuple[list[int], BatchResult]] = []
-        waiting = [list(half) for half in _halves(range(len(items)))]
+        parts: list[_Part] = list(done)
+        known = {index for indexes, _ in done for index in indexes}
+        waiting = _halves([index for index in range(len(items)) if index not in known])
         requests = refused.requests
         while waiting:
             indexes = waiting.pop()
@@ -162,8 +262,14 @@ class Batches:
             reply = self._batch(bucket, build_items(part), abilities, bypass_governance)
             result = self._read(bucket, part, reply)
             requests += 1
-            if _about_content(result) and len(part) > 1:
-                waiting += [list(half) for half in _halves(indexes)]
+            alike = result.fault is not None and _is_alike(result.fault, refused.fault)
+            if alike and len(part) > 1:
+                waiting += _halves(indexes)
+            elif alike:
+                # Its neighbours pass, so that it is this key that does not: for good.
+                assert result.fault is not None
+                state = replace(result.fault, kind=Kind.FINAL)
+                parts.append((indexes, replace(result, states={0: state}, fault=None)))
             else:
                 parts.append((indexes, replace(result, fault=None)))
         if all(_is_refused(part) for _, part in parts):
@@ -232,9 +338,19 @@ def _refused(code: str, message: str) -> KeyState:
     return KeyState(row.kind, code, message, 0, row.effect)
 
 
-def _about_content(result: BatchResult) -> KeyState | None:
-    fault = result.fault
-    return fault if fault is not None and classify(Scope.REQUEST, fault.code, fault.status).content else None
+def _may_lack_batches(fault: KeyState) -> bool:
+    """Return whether a refusal may be about DeleteObjects itself, or about a header of it."""
+    if fault.status in (405, 501):
+        return True
+    known = classify(Scope.REQUEST, fault.code, 0).code == fault.code
+    return fault.status == 400 and (fault.code in _NO_BATCHES or not known)
+
+
+def _is_alike(fault: KeyState, refused: KeyState | None) -> bool:
+    """Return whether a part was refused as the whole was."""
+    content = classify(Scope.REQUEST, fault.code, fault.status).content
+    same = refused is not None and (fault.code, fault.status) == (refused.code, refused.status)
+    return content or same
 
 
 def _is_refused(part: BatchResult) -> bool:
@@ -250,7 +366,6 @@ def _wants_md5(reply: RawReply) -> bool:
     return fault is not None and fault.code in _WANTS_MD5 and "md5" in f"{fault.code}{fault.message}".lower()
 
 
-def _halves(indexes: Sequence[int]) -> Iterator[Sequence[int]]:
+def _halves(indexes: Sequence[int]) -> list[list[int]]:
     middle = len(indexes) // 2
-    yield indexes[:middle]
-    yield indexes[middle:]
+    return [list(half) for half in (indexes[:middle], indexes[middle:]) if half]

@@ -79,6 +79,11 @@ class BatchDeleter:
         self, bucket: str, items: Sequence[str | Delete], abilities: Abilities, bypass_governance: bool
     ) -> Future[BatchResult]:
         body = plain_body(items, abilities)
+        if not self._batches.has_batches(bucket):
+            plan = make_plan(items, abilities)
+            singles = sorted([*plan.batch, *plan.singles])
+            plan = replace(plan, batch=(), body=None, singles=singles)
+            return self._delete_planned(bucket, plan, abilities, bypass_governance)
         if body is not None:
             plain = body
             return self._launch(
