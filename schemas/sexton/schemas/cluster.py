@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from sexton.schemas.errors import KafkaUnavailable
+from sexton.schemas.errors import InvalidSettings, KafkaUnavailable
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TopicFound
 
@@ -71,8 +71,13 @@ class Cluster:
     """
 
     def __init__(self, settings: Settings, **properties: Any) -> None:
-        self._brokers = settings.kafka_bootstrap_servers
-        self.admin = AdminClient(settings.kafka(log_level=0, **properties))
+        asked = settings.kafka(log_level=0, **properties)
+        self._brokers = asked.get("metadata.broker.list", asked["bootstrap.servers"])
+        try:
+            self.admin = AdminClient(asked)
+        except KafkaException as error:
+            message = f"SEXTON_KAFKA_EXTRA: the kafka client refuses it: {error.args[0].str()}"
+            raise InvalidSettings(message) from error
 
     def topic_names(self) -> frozenset[str]:
         """Return the names of all topics."""

@@ -39,7 +39,7 @@ class Settings(BaseSettings):
     config: Path | None = Field(None, description="TOML file with the same names as the variables")
     kafka_bootstrap_servers: str = Field("127.0.0.1:9092", description="Kafka brokers, host:port,...")
     kafka_extra: Annotated[dict[str, str], NoDecode] = Field(
-        {}, description="any librdkafka property, as a JSON object; passed through untouched"
+        {}, description="any librdkafka property, as a JSON object; the login is Spark's, too"
     )
     topic_prefix: str = Field("sexton.", description="put before every topic name")
     issuer_url: str = Field("http://127.0.0.1:8350", description="base URL of the issuer")
