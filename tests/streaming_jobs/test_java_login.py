@@ -4,41 +4,20 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from tests.support.secured_broker import PASSWORD, USER, SecuredBroker
 
-from sexton.deploy.local import LocalStack
 from sexton.schemas.settings import Settings, load
 from sexton.streaming_jobs.java_client import java_properties
 from sexton.streaming_jobs.spark import kafka_source_options
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 ELSEWHERE = {"ssl.endpoint.identification.algorithm": "none"}
-
-
-@pytest.fixture(scope="module")
-def broker(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """The broker with one topic that has three records."""
-    broker = SecuredBroker(stack, tmp_path_factory.mktemp("secured"))
-    try:
-        plain = {"bootstrap.servers": broker.at["PLAIN"], "log_level": 0}
-        admin = AdminClient(plain)
-        made = admin.create_topics([NewTopic("letters", 1, 1)], operation_timeout=30)
-        made["letters"].result(30)
-        producer = Producer(plain)
-        for value in ("a", "b", "c"):
-            producer.produce("letters", value)
-        assert producer.flush(30) == 0
-        yield broker
-    finally:
-        broker.stop()
 
 
 def settings_for(broker: SecuredBroker, listener: str, extra: dict[str, str]) -> Settings:

@@ -15,6 +15,14 @@ from threading import Thread
 from urllib.parse import parse_qs
 
 import trustme
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
@@ -23,9 +31,10 @@ from cryptography.x509 import load_pem_x509_certificate
 from sexton.deploy import jars, java
 from sexton.deploy.local import LocalStack, kafka, ports
 
-__all__ = ["PASSWORD", "USER", "SecuredBroker", "Tokens"]
+__all__ = ["LIMITED", "PASSWORD", "USER", "SecuredBroker", "Tokens"]
 
 USER, PASSWORD = "reaper", 'quoted "\\ word'
+LIMITED = "limited"  # SCRAM only; to whom rights may be denied
 _NAME = "secured-broker"
 _LISTENERS = ("PLAIN", "TLS", "PASSWORD", "UNSIGNED", "OIDC")
 _PROPERTIES = """\
@@ -47,6 +56,10 @@ transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=1
 group.initial.rebalance.delay.ms=0
 log.cleaner.dedupe.buffer.size=16777216
+group.min.session.timeout.ms=10000
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
+super.users=User:ANONYMOUS;User:{name}
 listener.name.tls.ssl.client.auth=required
 listener.name.tls.ssl.keystore.type=PEM
 listener.name.tls.ssl.keystore.location={folder}/broker.pem
@@ -73,7 +86,8 @@ _JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 class SecuredBroker:
     """The broker, a process of the stack; `folder` has the client's certificates and keys in each form.
 
-    The certificate of the broker is for another host. `at` says where each listener is.
+    The certificate of the broker is for another host. `at` says where each listener is. It allows everything
+    but what is denied, and no sessions as short as those of the reaper's lock.
     """
 
     def __init__(self, stack: LocalStack, folder: Path) -> None:
@@ -95,6 +109,26 @@ class SecuredBroker:
         address = {"bootstrap.servers": self.at["PLAIN"]}
         stack.wait_ready(_NAME, process, lambda: kafka.answers(address))
 
+    def extra(self, user: str) -> dict[str, str]:
+        """Return librdkafka's properties by which a user logs in with SCRAM at `PASSWORD`."""
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanisms": "SCRAM-SHA-256",
+            "sasl.username": user,
+            "sasl.password": "SCRAM-SHA-256",
+        }
+
+    def deny(self, kind: ResourceType, prefix: str, operation: AclOperation) -> None:
+        """Let the user LIMITED do all but one thing with all of a kind whose names begin with the prefix."""
+        kinds = {AclOperation.ALL: AclPermissionType.ALLOW, operation: AclPermissionType.DENY}
+        rules = [
+            AclBinding(kind, prefix, ResourcePatternType.PREFIXED, f"User:{LIMITED}", "*", what, word)
+            for what, word in kinds.items()
+        ]
+        admin = AdminClient({"bootstrap.servers": self.at["PLAIN"], "log_level": 0})
+        for future in admin.create_acls(rules).values():
+            future.result(20)
+
     def stop(self) -> None:
         """End the broker."""
         self._stack.end(_NAME)
@@ -105,6 +139,7 @@ class SecuredBroker:
             controller=controller,
             listeners=",".join(f"{name}://{where}" for name, where in self.at.items()),
             folder=self.folder,
+            name=USER,
             user=f'user_{USER}="{secret}"',
             security=_SECURITY,
             keys=self.tokens.keys_url,
@@ -115,7 +150,8 @@ class SecuredBroker:
         identity = "x" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         users = []
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-            users += ["--add-scram", f"{mechanism}=[name={USER},password={mechanism}]"]
+            for name in (USER, LIMITED):
+                users += ["--add-scram", f"{mechanism}=[name={name},password={mechanism}]"]
         properties = str(self.folder / "server.properties")
         arguments = ["format", f"--cluster-id={identity}", "-c", properties, *users]
         subprocess.run(
