@@ -76,6 +76,13 @@ What is not about the connection stays with the clients in Python. Certificates 
 Spark's executors as text; a PKCS#12 file, a keytab and the system's authorities have to lie on each of
 their machines.
 
+The schema registry's user and password stand in `SEXTON_SCHEMA_REGISTRY_URL`, or in
+`SEXTON_SCHEMA_REGISTRY_EXTRA` as `basic.auth.user.info` (`user:password`); a token as `bearer.auth.token`. A
+private authority is `ssl.ca.location` there, else `REQUESTS_CA_BUNDLE` or `SSL_CERT_FILE`; a client's
+certificate `ssl.certificate.location` with `ssl.key.location` and `ssl.key.password`. On a registry that lets
+nobody register, or not this user, a schema is looked up under its subject: somebody else has to have
+registered it.
+
 ## Topics
 
 What `sexton topics create` sets and `sexton topics check` compares. With three brokers or more every topic

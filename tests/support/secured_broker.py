@@ -17,6 +17,7 @@ from urllib.parse import parse_qs
 import trustme
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -27,6 +28,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509 import load_pem_x509_certificate
+from tests.support.waits import until
 
 from sexton.deploy import jars, java
 from sexton.deploy.local import LocalStack, kafka, ports
@@ -128,6 +130,11 @@ class SecuredBroker:
         admin = AdminClient({"bootstrap.servers": self.at["PLAIN"], "log_level": 0})
         for future in admin.create_acls(rules).values():
             future.result(20)
+        wanted = AclBindingFilter(
+            kind, prefix, ResourcePatternType.PREFIXED, None, None, operation, AclPermissionType.DENY
+        )
+        # The controller has it before the broker goes by it.
+        until(lambda: bool(admin.describe_acls(wanted).result(20)))
 
     def stop(self) -> None:
         """End the broker."""
