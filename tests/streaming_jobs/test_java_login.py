@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
+from tests.support.certificates import authority, server_context
 from tests.support.secured_broker import PASSWORD, USER, SecuredBroker
 
 from sexton.schemas.settings import Settings, load
@@ -139,11 +140,15 @@ def test_p_6_both_clients_log_in_with_unsigned_tokens(spark: SparkSession, broke
     both_log_in(spark, settings_for(broker, "UNSIGNED", given))
 
 
+@pytest.mark.parametrize("secured", [False, True], ids=["http", "https"])
 def test_p_6_both_clients_log_in_with_tokens_of_an_endpoint(
-    spark: SparkSession, broker: SecuredBroker
+    spark: SparkSession, broker: SecuredBroker, secured: bool
 ) -> None:
-    """P-6: OAUTHBEARER with method oidc asks the endpoint for the scope, with the client's secret."""
-    with broker.tokens.served() as url:
+    """P-6: OAUTHBEARER with method oidc asks the endpoint for the scope, with the client's secret; its
+    authority is named apart from that of the brokers.
+    """
+    broker.tokens.asked.clear()
+    with broker.tokens.served(server_context() if secured else None) as url:
         given = {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "OAUTHBEARER",
@@ -154,6 +159,8 @@ def test_p_6_both_clients_log_in_with_tokens_of_an_endpoint(
             "sasl.oauthbearer.scope": "topics",
             "sasl.oauthbearer.extensions": "traceId=7",
         }
+        if secured:
+            given["https.ca.location"] = str(authority().bundle)
         settings = settings_for(broker, "OIDC", given)
         client = AdminClient(settings.kafka(log_level=0))
         client.poll(1)

@@ -35,9 +35,9 @@ class SchemaRegistry:
     """Register, look up by id and by subject and version, compatibility level; `requests` counts calls.
 
     While it is `away` each connection is closed without an answer; `refuses` is the HTTP status, if not
-    0, that every request is answered with; `registering` status and code by which it refuses to register, without
-    a code in words of no registry. `login` is the Authorization that each request needs. With a `context` it
-    speaks TLS.
+    0, that every request is answered with; `registering` status and code by which it refuses to register,
+    without a code in words of no registry. `login` is the Authorization that each request needs. With a
+    `context` it speaks TLS.
     """
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:

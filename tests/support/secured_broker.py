@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import subprocess
 import time
 import uuid
@@ -122,17 +123,13 @@ class SecuredBroker:
 
     def deny(self, kind: ResourceType, prefix: str, operation: AclOperation) -> None:
         """Let the user LIMITED do all but one thing with all of a kind whose names begin with the prefix."""
+        pattern, user = ResourcePatternType.PREFIXED, f"User:{LIMITED}"
         kinds = {AclOperation.ALL: AclPermissionType.ALLOW, operation: AclPermissionType.DENY}
-        rules = [
-            AclBinding(kind, prefix, ResourcePatternType.PREFIXED, f"User:{LIMITED}", "*", what, word)
-            for what, word in kinds.items()
-        ]
+        rules = [AclBinding(kind, prefix, pattern, user, "*", what, word) for what, word in kinds.items()]
         admin = AdminClient({"bootstrap.servers": self.at["PLAIN"], "log_level": 0})
         for future in admin.create_acls(rules).values():
             future.result(20)
-        wanted = AclBindingFilter(
-            kind, prefix, ResourcePatternType.PREFIXED, None, None, operation, AclPermissionType.DENY
-        )
+        wanted = AclBindingFilter(kind, prefix, pattern, user, "*", operation, AclPermissionType.DENY)
         # The controller has it before the broker goes by it.
         until(lambda: bool(admin.describe_acls(wanted).result(20)))
 
@@ -179,13 +176,16 @@ class Tokens:
         self.keys_url = keys.as_uri()
 
     @contextmanager
-    def served(self) -> Iterator[str]:
-        """Serve, and yield the URL."""
+    def served(self, context: ssl.SSLContext | None = None) -> Iterator[str]:
+        """Serve, over TLS with a context, and yield the URL."""
         server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        scheme = "http"
+        if context is not None:
+            scheme, server.socket = "https", context.wrap_socket(server.socket, server_side=True)
         thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/token"
+            yield f"{scheme}://127.0.0.1:{server.server_address[1]}/token"
         finally:
             server.shutdown()
             server.server_close()
