@@ -53,8 +53,35 @@ _TAIL = """
 `tenants/`, `"layers"` the whole bucket. Without the last slash, `"layers/tenants"` covers `tenants-old/x`
 too. An intent that names anything else is refused, and no request leaves.
 
-Of `SEXTON_KAFKA_EXTRA` everything reaches the Kafka clients in Python; Spark's own Kafka client takes from it
-`security.protocol` and what starts with `sasl.` or `ssl.`, under its own names where they differ.
+`SEXTON_KAFKA_EXTRA` reaches the Kafka clients in Python as it is. Spark's own Kafka client, a Java one, gets
+what is in it about the brokers and the login, in its own words:
+
+- brokers: `bootstrap.servers` or `metadata.broker.list` go before the setting; `client.dns.lookup`
+- TLS: `ssl.ca.location` (a PEM file, a hashed folder, or `probe`) and `ssl.ca.pem`, without them the
+  system's authorities; `ssl.endpoint.identification.algorithm`
+- own certificate: `ssl.certificate.location` or `ssl.certificate.pem` with `ssl.key.location` or
+  `ssl.key.pem` (PKCS#8) and `ssl.key.password`; or `ssl.keystore.location` (PKCS#12) with
+  `ssl.keystore.password`
+- PLAIN, SCRAM: `sasl.mechanism` or `sasl.mechanisms`, `sasl.username`, `sasl.password`
+- GSSAPI: `sasl.kerberos.service.name`, `sasl.kerberos.keytab` and `sasl.kerberos.principal`, or the cache
+  of tickets without a keytab
+- OAUTHBEARER: `sasl.oauthbearer.method=oidc` with `sasl.oauthbearer.token.endpoint.url`, client id and
+  secret, scope, extensions, and `https.ca.location` or `https.ca.pem`; for trials
+  `enable.sasl.oauthbearer.unsecure.jwt=true` with `sasl.oauthbearer.config`
+
+What that client cannot do the reaper refuses at its start, with exit code 2 and the name: a login without
+verification of certificates, ciphers, curves, revocation lists, engines, other grants, `kinit` commands,
+keys in another form, and each property that begins with `ssl.`, `sasl.` or `https.` and is not in the list.
+What is not about the connection stays with the clients in Python. Certificates and keys in PEM go to
+Spark's executors as text; a PKCS#12 file, a keytab and the system's authorities have to lie on each of
+their machines.
+
+The schema registry's user and password stand in `SEXTON_SCHEMA_REGISTRY_URL`, or in
+`SEXTON_SCHEMA_REGISTRY_EXTRA` as `basic.auth.user.info` (`user:password`); a token as `bearer.auth.token`. A
+private authority is `ssl.ca.location` there, else `REQUESTS_CA_BUNDLE` or `SSL_CERT_FILE`; a client's
+certificate `ssl.certificate.location` with `ssl.key.location` and `ssl.key.password`. On a registry that lets
+nobody register, or not this user, a schema is looked up under its subject: somebody else has to have
+registered it.
 
 ## Topics
 
@@ -62,7 +89,11 @@ What `sexton topics create` sets and `sexton topics check` compares. With three 
 has three replicas and `min.insync.replicas=2`; below that one of each, which is for trials only. Every topic
 has `unclean.leader.election.enable=false`: an unclean election hands out offsets a second time, and a verdict
 rests on an offset. Values marked with + are the least that is accepted; a number of partitions marked with =
-is the only right one, the others are what `create` makes.
+is the only right one, the others are what `create` makes. A setting that the brokers do not tell, or that
+the user may not read (`DESCRIBE_CONFIGS`), is a warning: of what is unknown nothing is refused. So is a
+`max.message.bytes` of 8 MiB or more for the log and its snapshots, where brokers cap it: the log's largest
+events alone are refused then. Where `create` is refused for a setting that the brokers do not have, make the
+topic with their own tools, and compare.
 
 | topic | partitions | cleanup | retention.ms | timestamps | max.message.bytes |
 |---|---|---|---|---|---|

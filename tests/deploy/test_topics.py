@@ -223,11 +223,40 @@ class TestTheRule:
 
         assert [p.needed for p in compare("t", GENERATIONS, found, 3)] == ["-1 (no limit)"]
 
-    def test_an_unknown_value_is_a_problem(self) -> None:
-        """A setting that the broker does not tell has not been found right."""
-        found = TopicFound(partitions=1, replicas=3, config={})
+    def test_an_unknown_value_is_a_warning(self) -> None:
+        """P-12: a setting that the brokers do not tell has not been found right, nor wrong."""
+        config = config_for(INTENTS, 2)
+        del config["unclean.leader.election.enable"]
+        found = TopicFound(partitions=1, replicas=3, config=config)
 
-        assert {p.setting for p in compare("t", GENERATIONS, found, 3)} == set(config_for(GENERATIONS, 2))
+        assert [(p.setting, p.found, p.fatal) for p in compare("t", INTENTS, found, 3)] == [
+            ("unclean.leader.election.enable", "unknown", False)
+        ]
+
+    def test_settings_that_cannot_be_read_are_one_warning(self) -> None:
+        """P-12: for a user who may not ask for them; what is seen without them is still compared."""
+        found = TopicFound(partitions=2, replicas=3, config={})
+
+        assert [(p.setting, p.found, p.fatal) for p in compare("t", GENERATIONS, found, 3)] == [
+            ("partitions", "2", True),
+            ("settings", "unknown", False),
+        ]
+
+    @pytest.mark.parametrize(
+        ("mib", "fatal"), [(16, None), (8, False), (4, True)], ids=["as needed", "capped", "too small"]
+    )
+    @pytest.mark.parametrize("name", ["generations", "generations.snapshots"])
+    def test_messages_that_are_capped_are_a_warning(self, name: str, mib: int, fatal: bool | None) -> None:
+        """P-12: brokers that take 8 MiB at most take all but the log's largest events."""
+        need = next(need for need in TOPICS if need.name == name)
+        config = {**config_for(need, 2), "max.message.bytes": str(mib * 1024 * 1024)}
+        found = TopicFound(partitions=1, replicas=3, config=config)
+
+        assert [p.fatal for p in compare("t", need, found, 3)] == ([] if fatal is None else [fatal])
+
+    def test_an_empty_value_is_known_to_be_wrong(self) -> None:
+        """P-12: only what is not told is unknown."""
+        assert self._problems(3, 3, **{"cleanup.policy": ""}) == {("cleanup.policy", "", True)}
 
 
 def _delete(admin: AdminClient, *names: str) -> None:

@@ -5,6 +5,7 @@ recorder   a recorder alone, for what needs no chain
 deleter    a client of `recorder`
 moto       a client of a moto server, one for each module
 start      the reaper as a process
+broker     a broker that asks for a login, with the topic `letters`
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from typing import Any
 
 import boto3
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from tests.support import s3_stores
 from tests.support.abilities import knowing
 from tests.support.commands import Command
 from tests.support.s3_recorder import S3Recorder, recorder_of_this_process
+from tests.support.secured_broker import SecuredBroker
 
 from sexton.deploy.local import Installation, LocalStack
 from sexton.storage import Ability, BatchDeleter, StoreSettings, Versioning
@@ -76,3 +80,21 @@ def start(installation: Installation) -> Iterator[Callable[..., Command]]:
     yield run
     for command in started:
         command.end()
+
+
+@pytest.fixture(scope="module")
+def broker(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """The broker; `letters` has three records."""
+    broker = SecuredBroker(stack, tmp_path_factory.mktemp("secured"))
+    try:
+        plain: dict[str, str | int | float | bool]
+        plain = {"bootstrap.servers": broker.at["PLAIN"], "log_level": 0}
+        admin = AdminClient(plain)
+        admin.create_topics([NewTopic("letters", 1, 1)], operation_timeout=30)["letters"].result(30)
+        producer = Producer(plain)
+        for value in ("a", "b", "c"):
+            producer.produce("letters", value)
+        assert producer.flush(30) == 0
+        yield broker
+    finally:
+        broker.stop()

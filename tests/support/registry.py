@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,19 +25,25 @@ _Answer = tuple[int, Any]
 
 
 class _Refused(Exception):
-    def __init__(self, status: int, code: int, message: str) -> None:
-        self.status, self.body = status, {"error_code": code, "message": message}
+    def __init__(self, status: int, code: int | None, message: str) -> None:
+        self.status = status
+        self.body: Any = message if code is None else {"error_code": code, "message": message}
         super().__init__(message)
 
 
 class SchemaRegistry:
     """Register, look up by id and by subject and version, compatibility level; `requests` counts calls.
 
-    While it is `away` each connection is closed without an answer; `refuses` is the HTTP status, if not 0,
-    that every request is answered with.
+    While it is `away` each connection is closed without an answer; `refuses` is the HTTP status, if not
+    0, that every request is answered with; `registering` status and code by which it refuses to register,
+    without a code in words of no registry. `login` is the Authorization that each request needs. With a
+    `context` it speaks TLS.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self.registering: tuple[int, int | None] | None = None
+        self.login: str | None = None
+        self._scheme = "http" if context is None else "https"
         self.requests: list[str] = []
         self.away = False
         self.refuses = 0
@@ -46,6 +53,8 @@ class SchemaRegistry:
         self._levels: dict[str, str] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
+        if context is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     def __enter__(self) -> Self:
@@ -62,7 +71,7 @@ class SchemaRegistry:
     @property
     def url(self) -> str:
         """Base URL."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def add(self, subject: str, text: str) -> int:
         """Register a schema without HTTP and return its id."""
@@ -83,7 +92,7 @@ class SchemaRegistry:
     def _routes(self) -> list[tuple[str, str, Callable[..., Any]]]:
         return [
             ("GET", "/subjects", lambda b, q: sorted(self._subjects)),
-            ("POST", "/subjects/([^/]+)/versions", lambda b, q, s: {"id": self._register(s, b["schema"])}),
+            ("POST", "/subjects/([^/]+)/versions", self._asked_to_register),
             ("POST", "/subjects/([^/]+)", self._find),
             ("GET", "/subjects/([^/]+)/versions", lambda b, q, s: self._versions(s)),
             ("GET", "/subjects/([^/]+)/versions/([^/]+)", self._version),
@@ -94,6 +103,11 @@ class SchemaRegistry:
             ("GET", "/config/([^/]+)", self._level),
             ("PUT", "/config/([^/]+)", lambda b, q, s: self._set_level(s, b)),
         ]
+
+    def _asked_to_register(self, body: Any, query: Any, subject: str) -> Any:
+        if self.registering is not None:
+            raise _Refused(*self.registering, f"may not register {subject}")
+        return {"id": self._register(subject, body["schema"])}
 
     def _register(self, subject: str, text: str) -> int:
         canonical = _canonical(text)
@@ -189,10 +203,12 @@ class SchemaRegistry:
                 length = int(self.headers.get("Content-Length", 0))
                 try:
                     body = json.loads(self.rfile.read(length) or b"null")
+                    if registry.login not in (None, self.headers.get("Authorization")):
+                        raise _Refused(401, 40101, "Unauthorized")
                     status, answer = registry.answer(self.command, url.path, parse_qs(url.query), body)
                 except _Refused as error:
                     status, answer = error.status, error.body
-                data = json.dumps(answer).encode()
+                data = (f"<p>{answer}" if isinstance(answer, str) else json.dumps(answer)).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
                 self.send_header("Content-Length", str(len(data)))

@@ -21,6 +21,11 @@ __all__ = ["check_topics", "create_installation", "create_topics", "delete_topic
 
 _SECONDS = 30.0
 _LOOK_AGAIN_S = 0.05
+_REFUSED = (
+    "the brokers say no: to an option given, or for want of a right? where they do not take a setting,"
+    " make the topic with their own tools, as near to docs/settings.md as they allow;"
+    " `sexton topics check` compares it"
+)
 
 
 def create_topics(
@@ -124,6 +129,6 @@ def _done(future: Future[Any], message: str, tolerate: int | None = None) -> boo
         if code == tolerate:
             return False
         # The client's own errors are below zero; others are an answer, so the brokers are not away.
-        hint = None if code < 0 else "the brokers say no: to an option given, or for want of a right?"
+        hint = None if code < 0 else _REFUSED
         raise KafkaUnavailable(f"{message}: {error.args[0].str()}", hint=hint) from error
     return True

@@ -33,6 +33,7 @@ _SECRET_WORDS = (
     "secret",
     "signature",
     "token",
+    "user.info",
 )
 _SECRET_NAMES = frozenset(
     {"auth", "authorization", "pass", "sig", "sasl.oauthbearer.config", "ssl.keystore.key"}

@@ -28,7 +28,13 @@ PREFIX = "SEXTON_"
 _FILE_VARIABLE = "SEXTON_CONFIG"
 _LISTED = "docs/settings.md lists every setting"
 _URLS = ("issuer_url", "s3_endpoint_url", "schema_registry_url", "redis_url")
-_SECRET = ("issuer_token", "issuer_tokens", "kafka_extra", *_URLS)  # values that no message may hold
+_SECRET = (
+    "issuer_token",
+    "issuer_tokens",
+    "kafka_extra",
+    "schema_registry_extra",
+    *_URLS,
+)  # values that no message may hold
 
 
 class Settings(BaseSettings):
@@ -39,7 +45,7 @@ class Settings(BaseSettings):
     config: Path | None = Field(None, description="TOML file with the same names as the variables")
     kafka_bootstrap_servers: str = Field("127.0.0.1:9092", description="Kafka brokers, host:port,...")
     kafka_extra: Annotated[dict[str, str], NoDecode] = Field(
-        {}, description="any librdkafka property, as a JSON object; passed through untouched"
+        {}, description="any librdkafka property, as a JSON object; the login is Spark's, too"
     )
     topic_prefix: str = Field("sexton.", description="put before every topic name")
     issuer_url: str = Field("http://127.0.0.1:8350", description="base URL of the issuer")
@@ -66,6 +72,9 @@ class Settings(BaseSettings):
         30.0, gt=0, description="within how many seconds an answer of the store has to be whole"
     )
     schema_registry_url: str | None = Field(None, description="Confluent-compatible registry, optional")
+    schema_registry_extra: Annotated[dict[str, str], NoDecode] = Field(
+        {}, description="properties of the registry's client about TLS and the login, as a JSON object"
+    )
     checkpoint: str | None = Field(None, description="the reaper's checkpoint: any path Spark can write")
     state_dir: Path = Field(Path(".sexton"), description="folder of the local stack")
     cache_dir: Path = Field(
@@ -114,7 +123,7 @@ class Settings(BaseSettings):
         " before the reaper ends (`2,3`; once by default); ignored under a cluster master",
     )
 
-    @field_validator("kafka_extra", "allow", "reaper_defer_delays_s", mode="before")
+    @field_validator("kafka_extra", "schema_registry_extra", "allow", "reaper_defer_delays_s", mode="before")
     @classmethod
     def _from_json(cls, value: Any, info: ValidationInfo) -> Any:
         if not isinstance(value, str):
@@ -184,6 +193,7 @@ class Settings(BaseSettings):
 
 _EXAMPLES = {
     "kafka_extra": '{"security.protocol": "SSL"}',
+    "schema_registry_extra": '{"ssl.ca.location": "/etc/registry-ca.pem"}',
     "allow": '["bucket/prefix/"]',
     "reaper_defer_delays_s": "[5, 30, 180]",
 }
@@ -296,7 +306,7 @@ def _shown(name: str, value: Any) -> str:
         return masked(_plain(value)) if value is not None else ""
     if isinstance(value, SecretStr):
         return REDACTED
-    if name == "kafka_extra":
+    if name in ("kafka_extra", "schema_registry_extra"):
         return json.dumps(masked_properties(value), sort_keys=True)
     if isinstance(value, tuple):
         return masked(json.dumps(list(value)))

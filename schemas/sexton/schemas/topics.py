@@ -42,7 +42,7 @@ class TopicNeed:
 
 @dataclass(frozen=True, slots=True)
 class TopicFound:
-    """One topic as the brokers describe it."""
+    """One topic as the brokers describe it; `config` has what they tell of its settings."""
 
     partitions: int
     replicas: int
@@ -66,6 +66,10 @@ _RULES: Mapping[str, Rule] = {
     "max.message.bytes": Rule.AT_LEAST,
     "min.insync.replicas": Rule.AT_LEAST,
 }
+
+
+# Brokers of others may cap the size of a message: with this much the issuer refuses its largest events alone.
+_BEARABLE_BYTES: Mapping[str, int] = {"generations": 8 * _MIB, "generations.snapshots": 8 * _MIB}
 
 
 def _deleted_after(days: int, max_message_mib: int) -> dict[str, str]:
@@ -139,14 +143,24 @@ def compare(name: str, need: TopicNeed, found: TopicFound | None, brokers: int) 
     elif found.replicas < 3:
         lossy = "3: what this topic holds is lost with one disk"
         yield TopicProblem(name, "replication factor", str(found.replicas), lossy, fatal=False)
+    if not found.config:
+        told = "as in docs/settings.md; the right DESCRIBE_CONFIGS on it shows them"
+        yield TopicProblem(name, "settings", "unknown", told, fatal=False)
+        return
     for setting, needed in config_for(need, insync).items():
-        value = found.config.get(setting, "")
+        value = found.config.get(setting)
         rule = _RULES.get(setting, Rule.EQUAL)
-        if not _holds(rule, value, needed):
-            needed = needed if rule is Rule.EQUAL else f"at least {needed}"
-            yield TopicProblem(
-                name, setting, value or "unknown", needed.replace("at least -1", "-1 (no limit)")
-            )
+        if value is None or not _holds(rule, value, needed):
+            words = needed if rule is Rule.EQUAL else f"at least {needed}"
+            words = words.replace("at least -1", "-1 (no limit)")
+            # What the brokers do not tell is not known to be wrong.
+            fatal = value is not None and not _is_bearable(need, setting, value)
+            yield TopicProblem(name, setting, "unknown" if value is None else value, words, fatal)
+
+
+def _is_bearable(need: TopicNeed, setting: str, value: str) -> bool:
+    least = _BEARABLE_BYTES.get(need.name)
+    return setting == "max.message.bytes" and least is not None and _holds(Rule.AT_LEAST, value, str(least))
 
 
 def _holds(rule: Rule, value: str, needed: str) -> bool:

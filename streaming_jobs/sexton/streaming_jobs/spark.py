@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.settings import Settings
+from sexton.streaming_jobs.java_client import java_properties
 
 __all__ = [
     "CONNECTOR",
@@ -30,9 +31,6 @@ __all__ = [
 
 SPARK_VERSION = "4.2.0"
 CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}"
-# librdkafka's names for what the Java client calls otherwise; equal names pass as they are.
-_JAVA_NAMES = {"sasl.mechanisms": "sasl.mechanism"}
-_PASSED = ("security.protocol", "sasl.", "ssl.")
 _DAEMON = "sexton.streaming_jobs.worker_daemon"
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
@@ -86,6 +84,8 @@ def open_session(
         # A task begins to send once its first batch is there, and continues while the next is fetched.
         .config("spark.sql.execution.arrow.maxBytesPerBatch", str(2 * 1024 * 1024))
         .config("spark.sql.streaming.numRecentProgressUpdates", "10")
+        # What Spark shows of a plan: by itself it hides no login module and no key.
+        .config("spark.sql.redaction.options.regex", "(?i)url|jaas|keystore|password")
     )
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit, whose own settings stand
         if class_options is None:
@@ -134,25 +134,12 @@ def _leave_stop_signals_to_us(session: SparkSession) -> None:
 
 
 def kafka_options(settings: Settings) -> dict[str, str]:
-    """Return the options of Spark's Kafka source and sink that name the cluster and how to log in."""
-    options = {"kafka.bootstrap.servers": settings.kafka_bootstrap_servers}
-    for name, value in settings.kafka_extra.items():
-        if name.startswith(_PASSED):
-            options[f"kafka.{_JAVA_NAMES.get(name, name)}"] = value
-    user = settings.kafka_extra.get("sasl.username")
-    if user is not None:
-        mechanism = settings.kafka_extra.get("sasl.mechanisms", "PLAIN")
-        login = "scram.ScramLoginModule" if mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
-        password = settings.kafka_extra.get("sasl.password", "")
-        for key in ("kafka.sasl.username", "kafka.sasl.password"):
-            options.pop(key, None)
-        options["kafka.sasl.jaas.config"] = (
-            f"org.apache.kafka.common.security.{login} required "
-            f"username={_quoted(user)} password={_quoted(password)};"
-        )
-    if (ca := options.pop("kafka.ssl.ca.location", None)) is not None:
-        options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": ca}
-    return options
+    """Return the options of Spark's Kafka source and sink that name the cluster and how to log in.
+
+    Raises InvalidSettings for a property by which Spark's client cannot log in.
+    """
+    properties = java_properties(settings.kafka_bootstrap_servers, settings.kafka_extra)
+    return {f"kafka.{name}": value for name, value in properties.items()}
 
 
 def kafka_source_options(settings: Settings, topic: str) -> dict[str, str]:

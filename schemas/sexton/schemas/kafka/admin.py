@@ -17,7 +17,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from sexton.schemas.errors import KafkaUnavailable, NoSuchTopic
+from sexton.schemas.errors import InvalidSettings, KafkaUnavailable, NoSuchTopic
+from sexton.schemas.kafka import refusals
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TopicFound
 
@@ -28,7 +29,6 @@ _ANSWER_S = 30.0
 _LATE_S = 0.1  # the client says of a time-out by itself, and why
 _LEAST_S = 0.01  # the client counts in milliseconds, and with none left it destroys the process's memory
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-_ABSENT = ("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_PARTITION")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,13 @@ class Cluster:
     """
 
     def __init__(self, settings: Settings, **properties: Any) -> None:
-        self._brokers = settings.kafka_bootstrap_servers
-        self.admin = AdminClient(settings.kafka(log_level=0, **properties))
+        asked = settings.kafka(log_level=0, **properties)
+        self._brokers = asked.get("metadata.broker.list", asked["bootstrap.servers"])
+        try:
+            self.admin = AdminClient(asked)
+        except KafkaException as error:
+            message = f"SEXTON_KAFKA_EXTRA: the kafka client refuses it: {error.args[0].str()}"
+            raise InvalidSettings(message) from error
 
     def topic_names(self) -> frozenset[str]:
         """Return the names of all topics."""
@@ -93,7 +98,10 @@ class Cluster:
         return found
 
     def topics(self, names: Sequence[str], timeout_s: float = _ANSWER_S) -> dict[str, TopicFacts]:
-        """Return the facts of those of the named topics that exist."""
+        """Return the facts of those of the named topics that exist.
+
+        Without a setting that the brokers do not tell, and without any for a user who may not ask for them.
+        """
         found = self.identities(sorted(names), timeout_s)
         if not found:
             return {}
@@ -102,8 +110,7 @@ class Cluster:
         facts = {}
         for resource, future in configs.items():
             identity = found[resource.name]
-            entries = result(future, f"settings of {resource.name}", timeout_s)
-            config = {key: str(entry.value) for key, entry in entries.items()}
+            config = _told(future, resource.name, timeout_s)
             facts[resource.name] = TopicFacts(
                 identity.topic_id, TopicFound(identity.partitions, identity.replicas, config)
             )
@@ -189,10 +196,24 @@ def result(future: Future[Any], what: str, timeout_s: float = _ANSWER_S) -> Any:
         return future.result(timeout=timeout_s + _LATE_S)
     except KafkaException as error:
         kafka = error.args[0]
-        kind = NoSuchTopic if kafka.name() in _ABSENT else KafkaUnavailable
-        raise kind(f"{what}: {kafka.str()}") from error
+        kind = NoSuchTopic if kafka.name() in refusals.ABSENT else KafkaUnavailable
+        raise kind(f"{what}: {kafka.str()}", hint=refusals.hint(kafka)) from error
     except FutureTimeout as error:
         raise KafkaUnavailable(f"no time left: {what}") from error
+
+
+def _told(future: Future[Any], topic: str, timeout_s: float) -> dict[str, str]:
+    """Return the settings of a topic that this user is told, none where the brokers refuse to tell any."""
+    try:
+        entries = result(future, f"settings of {topic}", timeout_s)
+    except NoSuchTopic:
+        raise
+    except KafkaUnavailable as error:
+        cause = error.__cause__
+        if isinstance(cause, KafkaException) and refusals.final(cause.args[0]):
+            return {}
+        raise
+    return {name: str(entry.value) for name, entry in entries.items() if entry.value is not None}
 
 
 def _identity(described: Any) -> TopicIdentity:

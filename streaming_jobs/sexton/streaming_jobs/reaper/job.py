@@ -70,7 +70,7 @@ class Reaper:
         """
         path = checkpoint_of(self.settings)
         cluster = Cluster(self.settings)
-        binding = check_topics(self.settings, cluster)
+        binding = check_topics(self.settings, cluster, self.progress.note)
         checkpoint = Checkpoint(self.spark, path, binding.topic)
         lock = CheckpointLock(self.settings, checkpoint.identity())
         lock.acquire()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+
 from sexton.schemas import records
 from sexton.schemas.errors import SextonError
 from sexton.schemas.kafka.admin import Cluster
@@ -15,17 +18,22 @@ __all__ = ["TopicsUnsafe", "bind_checkpoint", "check_nothing_lost", "check_topic
 
 # Rows that a topic does not take end every try of their micro-batch. With a limit below the size of a
 # producer's batch it is worse: the Java client splits what was refused into the same batch, for ever.
-_WRITING = frozenset({"max.message.bytes"})
+_WRITING = frozenset({"max.message.bytes", "settings"})
 
 
 class TopicsUnsafe(SextonError):
     """A topic is missing, or set up so that its offsets prove nothing."""
 
 
-def check_topics(settings: Settings, cluster: Cluster) -> Binding:
+def _log(event: str, **values: str) -> None:
+    logging.getLogger(__name__).warning("%s: %s", event, values)
+
+
+def check_topics(settings: Settings, cluster: Cluster, report: Callable[..., None] = _log) -> Binding:
     """Check the topics that verdicts and receipts rest on; return what a checkpoint has to be bound to.
 
-    Raises TopicsUnsafe, KafkaUnavailable.
+    `report` is called for each setting that the brokers do not tell. Raises TopicsUnsafe for what is known to
+    be wrong, KafkaUnavailable.
     """
     needed = (records.INTENTS, records.DEFERRED, records.OUTCOMES, records.DEAD_LETTERS)
     names = {need.name: settings.topic(need.name) for need in TOPICS if need.name in needed}
@@ -35,7 +43,10 @@ def check_topics(settings: Settings, cluster: Cluster) -> Binding:
         if need.name not in names:
             continue
         topic = facts.get(names[need.name])
-        problems = compare(names[need.name], need, topic.found if topic else None, brokers)
+        problems = list(compare(names[need.name], need, topic.found if topic else None, brokers))
+        for p in problems:
+            if p.found == "unknown" and (need.truth or p.setting in _WRITING):
+                report("unknown_setting", topic=p.topic, setting=p.setting, needed=p.needed)
         faults += [p for p in problems if p.fatal and (need.truth or topic is None or p.setting in _WRITING)]
     if faults:
         message = "; ".join(f"{p.topic}: {p.setting} is {p.found}, needed: {p.needed}" for p in faults)

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from sexton.schemas import records
 from sexton.schemas.errors import KafkaUnavailable, SextonError
+from sexton.schemas.kafka import refusals
 from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.recovery.lease import SESSION_S, Holder, Lease, LockLost
@@ -44,13 +45,15 @@ class CheckpointLock:
         self._held = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
-        self._failure: str | None = None
+        self._failure: Any = None  # the error of Kafka's client that ends the attempt
+        self._said: Any = None  # the last one that did not
         self._lease: Lease
 
     def acquire(self, wait_s: float = _WAIT_S) -> None:
         """Take the lock.
 
-        Raises CheckpointLocked that names the holder, KafkaUnavailable when Kafka does not answer.
+        Raises CheckpointLocked that names the holder, KafkaUnavailable with the brokers' own word when they
+        do not let it be taken, or do not answer.
         """
         self._thread = threading.Thread(target=self._run, name="sexton-lock", daemon=True)
         self._thread.start()
@@ -58,11 +61,14 @@ class CheckpointLock:
         while not self._held.wait(0.05):
             if self._failure is None and time.monotonic() < deadline:
                 continue
-            failure, holder = self._failure, self._holder()
-            self.release()
-            if failure is not None:
-                raise KafkaUnavailable(f"the checkpoint cannot be locked: {failure}")
-            raise _locked(holder)
+            failure = self._failure
+            try:
+                holder = "" if failure is not None else self._holder()
+            finally:
+                self.release()
+            if holder:
+                raise _locked(holder)
+            raise _not_lockable(failure or self._said)
 
     def await_free(
         self, report: Callable[[str], None], pause: Callable[[float], bool], wait_s: float = _WAIT_S
@@ -134,11 +140,15 @@ class CheckpointLock:
             while not self._closing.is_set():
                 message = consumer.poll(0.1)
                 error = message.error() if message is not None else None
-                if error is not None and error.fatal():
-                    self._failure = error.str()
+                if error is None:
+                    continue
+                self._said = error
+                # What is refused later on is noticed by who asks before it continues.
+                if error.fatal() or (refusals.final(error) and not self._held.is_set()):
+                    self._failure = error
                     return
         except KafkaException as error:
-            self._failure = str(error)
+            self._failure = error.args[0]
         finally:
             consumer.close()
 
@@ -156,14 +166,13 @@ class CheckpointLock:
             self.lost.set()
 
     def _holder(self) -> str:
-        """Name who holds the lock; in the middle of a rebalance Kafka does not say: ask again for a while."""
-        try:
-            cluster, deadline = Cluster(self._settings), time.monotonic() + SESSION_S
-            while not (holder := self._named(cluster)) and time.monotonic() < deadline:
-                time.sleep(0.1)
-        except KafkaUnavailable as error:
-            return f"unknown ({error})"
-        return holder or "unknown"
+        """Name who holds the lock, "" if nobody is said to: in the middle of a rebalance Kafka does not say,
+        so it is asked again for a while.
+        """
+        cluster, deadline = Cluster(self._settings), time.monotonic() + SESSION_S
+        while not (holder := self._named(cluster)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return holder
 
     def _named(self, cluster: Cluster) -> str:
         members = cluster.group_members(self.group)
@@ -174,3 +183,12 @@ def _locked(holder: str) -> CheckpointLocked:
     return CheckpointLocked(
         f"another reaper runs on this checkpoint: {holder}", hint="docs/operating.md, 'A second reaper'"
     )
+
+
+def _not_lockable(error: Any) -> KafkaUnavailable:
+    """Return that nobody is known to hold the lock, and what Kafka said when it was asked for."""
+    if error is None:
+        return KafkaUnavailable(
+            "the checkpoint cannot be locked: Kafka names no holder, nor gives it to this one"
+        )
+    return KafkaUnavailable(f"the checkpoint cannot be locked: {error.str()}", hint=refusals.hint(error))
