@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 import weakref
 from typing import Protocol
 
-__all__ = ["renew_after_fork"]
+__all__ = ["notice_fork", "renew_after_fork"]
 
 
 class _Renewable(Protocol):
@@ -16,6 +17,8 @@ class _Renewable(Protocol):
 
 
 _renewables: weakref.WeakSet[_Renewable] = weakref.WeakSet()
+_here = os.getpid()  # of the process that the renewables belong to
+_turns: dict[int, threading.Lock] = {}  # by process: the parent's may be held for ever in a child
 
 
 def renew_after_fork(it: _Renewable) -> None:
@@ -23,14 +26,29 @@ def renew_after_fork(it: _Renewable) -> None:
     _renewables.add(it)
 
 
-def _renew_all() -> None:
-    if not _renewables:
+def notice_fork() -> None:
+    """Renew what has not been renewed: a server may fork in C, and Python's hooks are not told.
+
+    Each call of the SDK begins with it. Otherwise the child would wait for threads that only its parent has,
+    and give its intents the ids of the parent's.
+    """
+    here = os.getpid()
+    if here == _here:
         return
-    # What is garbage already when the parent forks, a Kafka client in a cycle above all, would be taken down
-    # by a collection in the child, without the threads that its own clean-up waits for: a crash.
-    gc.freeze()
-    for it in list(_renewables):
-        it.renew()
+    with _turns.setdefault(here, threading.Lock()):
+        if here != _here:
+            _renew_all()
+
+
+def _renew_all() -> None:
+    global _here
+    if _renewables:
+        # What is garbage already when the parent forks, a Kafka client in a cycle above all, would be taken
+        # down by a collection in the child, without the threads that its own clean-up waits for: a crash.
+        gc.freeze()
+        for it in list(_renewables):
+            it.renew()
+    _here = os.getpid()  # last: another thread of the child waits until all is renewed
 
 
 if hasattr(os, "register_at_fork"):
