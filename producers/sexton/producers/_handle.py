@@ -18,7 +18,7 @@ from sexton.producers._errors import (
     KeyReused,
 )
 from sexton.producers._fork import notice_fork, renew_after_fork
-from sexton.producers._limits import Deadline
+from sexton.producers._limits import Deadline, Limits
 from sexton.producers._names import Names
 from sexton.producers._receipt import Receipt
 from sexton.producers._values import check_text
@@ -85,6 +85,11 @@ class Tenant:
     def generation(self) -> int:
         """The generation of this attachment."""
         return self._generation
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the connection."""
+        return self._emitter.limits
 
     @property
     def packed(self) -> PackedGeneration | None:
