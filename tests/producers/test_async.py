@@ -165,6 +165,29 @@ def test_p_2_a_call_that_is_cancelled_during_put_emits_nothing(after_s: float) -
     assert run(work).keys == []
 
 
+@pytest.mark.parametrize("slow_s", [0.05, 0.2, 0.4])
+def test_p_2_a_call_that_is_cancelled_before_put_leaves_the_handle_good(slow_s: float) -> None:
+    """P-2: while its thread prepares the intents: nothing was written, the keys may be named again."""
+
+    async def work(sexton: FakeAsyncSexton) -> None:
+        tenant = await sexton.attach("t")
+        prepare = sexton.sexton._emitter.prepare
+
+        def slow(*args: Any, **named: Any) -> Any:
+            time.sleep(slow_s)
+            return prepare(*args, **named)
+
+        sexton.sexton._emitter.prepare = slow  # type: ignore[method-assign]
+        task = asyncio.create_task(tenant.replace_index(written, ["a"], bucket="bucket"))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await tenant.delete("bucket", ["a"], timeout=2 + slow_s)
+
+    assert run(work).keys == ["a"]
+
+
 def test_p_2_put_must_be_awaitable_and_return_after_it() -> None:
     """P-2: a function that returns nothing to await, and one that returns something not awaited yet."""
 

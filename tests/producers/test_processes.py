@@ -224,10 +224,14 @@ def test_p_2_workers_emit_through_what_their_master_connected(
             receipt.wait(10)
             assert not {*receipt.intent_ids} & {*pending.intent_ids}
             tenant.delete("bucket", [f"old-handle-{n}"])
+            began = time.monotonic()
             try:
                 pending.wait(10)
             except DeliveryPending as error:
                 assert error.intent_ids == pending.intent_ids
+                assert time.monotonic() - began < 5
+            else:
+                raise AssertionError("the parent's intents are the parent's")
             closes(sexton)
         return run
     for child in [in_child(work(n), FORK) for n in range(3)]:
