@@ -188,6 +188,33 @@ def test_p_2_a_greenlets_callback_may_switch_and_emit(kafka: str, arrived: Arriv
     assert len(keys(arrived)) == 60
 
 
+@pytest.mark.parametrize("fork", ["fork", "os.fork"])
+@pytest.mark.parametrize("kind", GREEN)
+def test_p_2_a_worker_that_patches_after_the_fork(kind: str, fork: str, kafka: str, arrived: Arrived) -> None:
+    """P-2: a server that loads the service, forks, and then makes threads greenlets, as gunicorn does."""
+    body = """
+    sexton = connect()
+    tenant = sexton.attach("t")
+    def work():
+        PATCH
+        def emit(n):
+            tenant.replace_index(lambda: time.sleep(0.05), [f"k{n}"], bucket="bucket").wait(10)
+        workers = [threading.Thread(target=emit, args=(n,)) for n in range(5)]
+        for worker in workers: worker.start()
+        for worker in workers: worker.join(20)
+        assert sexton.statistics() == Statistics(5, 5, 0, 0)
+        closers = [threading.Thread(target=sexton.close, args=(3,)) for _ in range(3)]
+        for closer in closers: closer.start()
+        for closer in closers: closer.join(5)
+        closes(sexton)
+    ended_well(in_child(work, FORK))
+    tenant.delete("bucket", ["master"]).wait(10)
+    closes(sexton)
+    """
+    service(kafka, body.replace("PATCH", GREEN[kind]).replace("FORK", fork))
+    assert keys(arrived) == ["k0", "k1", "k2", "k3", "k4", "master"]
+
+
 def test_p_2_threads_that_become_greenlets_after_connect_are_told(kafka: str) -> None:
     """P-2: a typed error at the next call, and close is in time."""
     body = """

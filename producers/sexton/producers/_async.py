@@ -90,6 +90,9 @@ class AsyncTenant:
         self._turn = asyncio.Lock()  # waits on the loop, not in a thread, for the calls before it
         self._putting: asyncio.Task[Any] | None = None
 
+    def relock(self) -> None:
+        """Nothing: a loop's lock knows no threads."""
+
     @property
     def name(self) -> str:
         """The tenant's name."""

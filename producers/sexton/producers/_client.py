@@ -242,6 +242,10 @@ class Sexton:
 
     def renew(self) -> None:
         """In a forked child: what the parent's threads have locked stays locked."""
+        self.relock()
+
+    def relock(self) -> None:
+        """Put fresh locks in place."""
         self._lock = threading.Lock()
         self._registering = threading.Lock()
 

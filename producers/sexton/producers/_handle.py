@@ -222,10 +222,14 @@ class Tenant:
 
     def renew(self) -> None:
         """In a forked child: an index PUT that runs in the parent is of unknown outcome here."""
-        self._turn = threading.Lock()
+        self.relock()
         if self._putting is not None:
             self._putting = None
             self.end(IndexFateUnknown("the process was forked during an index PUT", hint=_RE_ATTACH))
+
+    def relock(self) -> None:
+        """Put a fresh lock in place."""
+        self._turn = threading.Lock()
 
     def __repr__(self) -> str:
         state = f", {type(self._end).__name__}" if self._end else ""

@@ -138,6 +138,8 @@ class KafkaTransport:
 
     def send(self, record: Record, report: Report, deadline: Deadline) -> None:
         """Queue a record, waiting for room until the deadline."""
+        if self._producer is None and self._polling.greenlets != are_greenlets():
+            self._afresh()  # patched after the fork that took the client away
         producer = self._producer or self._open()
         on_delivery = functools.partial(self._polling.tell, _report, report)
         try:
