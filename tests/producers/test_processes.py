@@ -301,6 +301,11 @@ def test_p_2_close_is_in_time_on_both_sides_of_a_fork(fork: str) -> None:
     service(NOBODY, body.replace("FORK", fork))
 
 
+def test_p_2_a_connection_that_has_emitted_nothing_runs_no_thread(kafka: str) -> None:
+    """P-2: so that a server may fork in C right after it has connected; `close` needs none either."""
+    service(kafka, "sexton = connect()\nassert threading.active_count() == 1\ncloses(sexton)")
+
+
 @pytest.mark.parametrize("fork", ["fork", "os.fork"])
 def test_p_2_a_child_of_an_index_put_emits_nothing(fork: str, kafka: str, arrived: Arrived) -> None:
     """P-2: a PUT that forks returns twice: only the parent, whose PUT it is, emits."""

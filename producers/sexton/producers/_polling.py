@@ -37,7 +37,7 @@ class Polling(Protocol):
     def tell(self, what: Callable[..., object], *told: Any) -> None:
         """Pass on what the client has called back with."""
 
-    def take_down(self, client: list[Producer], reader: threading.Thread, seconds: float) -> None:
+    def take_down(self, client: list[Producer], reader: threading.Thread | None, seconds: float) -> None:
         """Give up the client, whose reader has been told to end; off the caller's time."""
 
 
@@ -58,8 +58,11 @@ class Threads:
         """Tell at once."""
         what(*told)
 
-    def take_down(self, client: list[Producer], reader: threading.Thread, seconds: float) -> None:
+    def take_down(self, client: list[Producer], reader: threading.Thread | None, seconds: float) -> None:
         """Leave the last reference to the reader: its end is the client's."""
+        if reader is None:
+            _real_start(client.clear, ())
+            return
         client.clear()
         reader.join(seconds)
 
@@ -93,9 +96,10 @@ class Greenlets:
         """Keep it until the C call has returned."""
         self._said.append((what, told))
 
-    def take_down(self, client: list[Producer], reader: threading.Thread, seconds: float) -> None:
+    def take_down(self, client: list[Producer], reader: threading.Thread | None, seconds: float) -> None:
         """Leave the last reference to a real thread: the client's end waits for threads of its own."""
-        reader.join(seconds)
+        if reader is not None:
+            reader.join(seconds)
         _real_start(client.clear, ())
 
     def _hand_out(self) -> None:

@@ -141,6 +141,8 @@ class KafkaTransport:
         if self._producer is None and self._polling.greenlets != are_greenlets():
             self._afresh()  # patched after the fork that took the client away
         producer = self._producer or self._open()
+        if self._thread is None:
+            self._read(producer)
         on_delivery = functools.partial(self._polling.tell, _report, report)
         try:
             self._produce(producer, record, on_delivery)
@@ -172,10 +174,9 @@ class KafkaTransport:
                 self._polling.poll(producer, 0.02)
         self._stop.set()
         self._sent.set()
-        if self._thread is not None:
-            last_reference = [producer]
-            del producer
-            self._polling.take_down(last_reference, self._thread, min(2 * SLICE, deadline.left()))
+        last_reference = [producer]
+        del producer
+        self._polling.take_down(last_reference, self._thread, min(2 * SLICE, deadline.left()))
 
     def renew(self) -> None:
         """Let go of the parent's client: without its threads it can be neither used nor freed here."""
@@ -254,11 +255,20 @@ class KafkaTransport:
                     self._producer = Producer(config)
                 except (KafkaException, ValueError, TypeError) as error:
                     raise InvalidSettings(f"the kafka client refuses its settings: {error}") from error
-                serve = (self._producer, self._stop, self._sent)
+            return self._producer
+
+    def _read(self, producer: Producer) -> None:
+        """Start the reader, not before there is something to hear of.
+
+        A master that only connects has no thread then: one that holds the interpreter at the moment of a
+        fork in C leaves a child that never runs.
+        """
+        with self._opening:
+            if self._thread is None and not self._closed:
+                serve = (producer, self._stop, self._sent)
                 self._thread = threading.Thread(target=self._serve, args=serve, daemon=True)
                 self._thread.name = "sexton-deliveries"
                 self._thread.start()
-            return self._producer
 
     def _check(self) -> None:
         if self._closed:
