@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +13,8 @@ from confluent_kafka import Producer
 from tests.support import pages
 from tests.support.mock_kafka import mock_kafka
 
-from sexton.producers import Sexton
+from sexton.consumers.topics import read
+from sexton.producers import Sexton, _client
 from sexton.producers.testing import FakeIssuer, FakeSexton
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
@@ -63,6 +66,69 @@ def test_the_key_is_the_one_that_the_page_shows() -> None:
         exec(code, names)
 
     assert names["key"] == shown
+
+
+def test_p_2_the_asyncio_example_runs(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P-2: as it stands, with the issuer in memory."""
+    monkeypatch.setattr(_client, "open_issuer", lambda _: FakeIssuer())
+    exec(compile(example("AsyncSexton.connect("), str(PAGE), "exec"), {})
+
+    assert emitted(settings) == [["layer-1-00000001"]]
+
+
+@pytest.mark.parametrize("eventlet", [False, True])
+def test_p_2_the_example_for_greenlets_runs(settings: Settings, eventlet: bool) -> None:
+    """P-2: as it stands, and with the call that its comment has for eventlet."""
+    code = example("monkey.patch_all()")
+    if eventlet:
+        patched = (
+            "import warnings; warnings.simplefilter('ignore')\nimport eventlet; eventlet.monkey_patch()\n"
+        )
+        code = patched + code.partition("monkey_patch()\n")[2]
+    assert run(code.replace("\nwith ", IN_MEMORY + "\nwith ")) == ""
+    assert emitted(settings) == [["layer-1-00000001"]]
+
+
+def test_p_2_the_example_for_servers_runs_in_workers(settings: Settings) -> None:
+    """P-2: loaded in a master, called in three workers that are forked in C."""
+    assert run(example("def application(") + WORKERS) == ""
+    assert emitted(settings) == [["old/layer-1"]] * 3
+
+
+IN_MEMORY = """
+from sexton.producers import _client
+from sexton.producers.testing import FakeIssuer
+_client.open_issuer = lambda _: FakeIssuer()
+"""
+WORKERS = """
+import ctypes, os
+children = []
+for _ in range(3):
+    child = ctypes.PyDLL(None).fork()
+    if child == 0:
+        said = []
+        application({}, lambda status, headers: said.append(status))
+        os._exit(0 if said == ["204 No Content"] and sexton.close(3) == () else 1)
+    children.append(child)
+assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+"""
+
+
+def run(code: str) -> str:
+    """Run code in a process of its own, to its end, and return what it has said."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def emitted(settings: Settings) -> list[list[str]]:
+    """Return the keys of each intent in the topic."""
+    found = [
+        Codec().decode(record.value, events.DeletionIntent) for record in read(settings, records.INTENTS)
+    ]
+    return [list(intent.action.keys) for intent in found]
 
 
 def write(settings: Settings, topic: str, *values: events.Event) -> None:

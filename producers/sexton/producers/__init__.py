@@ -10,6 +10,7 @@ with Sexton.connect(node="node-7") as sexton:
 
 from __future__ import annotations
 
+from sexton.producers._async import AsyncReceipt, AsyncSexton, AsyncTenant
 from sexton.producers._client import Sexton
 from sexton.producers._emitter import Statistics
 from sexton.producers._errors import (
@@ -41,6 +42,9 @@ from sexton.schemas.errors import (
 )
 
 __all__ = [
+    "AsyncReceipt",
+    "AsyncSexton",
+    "AsyncTenant",
     "ConnectionClosed",
     "Delivered",
     "DeliveryFailed",

@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 
 from sexton.producers._emitter import Emitter, Statistics
 from sexton.producers._errors import ConnectionClosed, DeliveryFailed, Detached, HandleUnusable, Superseded
-from sexton.producers._fork import renew_after_fork
+from sexton.producers._fork import notice_fork, renew_after_fork
 from sexton.producers._handle import Tenant, intents_for
 from sexton.producers._issuer import FirstFormIssuer, Issuer, open_issuer
 from sexton.producers._limits import Limits
@@ -230,6 +230,7 @@ class Sexton:
         An id in the result was not acknowledged; after a timeout it may nevertheless be in the log. Keys that
         were not delivered are leaked, never lost. A second call returns the same.
         """
+        notice_fork()
         with self._lock:
             if self._undelivered is None:
                 limit = self._emitter.limits.close_timeout if timeout is None else timeout
@@ -241,6 +242,10 @@ class Sexton:
 
     def renew(self) -> None:
         """In a forked child: what the parent's threads have locked stays locked."""
+        self.relock()
+
+    def relock(self) -> None:
+        """Put fresh locks in place."""
         self._lock = threading.Lock()
         self._registering = threading.Lock()
 
@@ -268,6 +273,7 @@ class Sexton:
             return self._issuer
 
     def _open(self) -> None:
+        notice_fork()
         if self._undelivered is not None:
             raise ConnectionClosed()
 

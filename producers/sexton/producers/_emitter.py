@@ -10,8 +10,9 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from sexton.producers._at_exit import tell_at_exit
 from sexton.producers._errors import DeliveryFailed, QueueFull
-from sexton.producers._fork import renew_after_fork
+from sexton.producers._fork import notice_fork, renew_after_fork
 from sexton.producers._limits import Deadline, Limits
 from sexton.producers._receipt import Flight, Receipt
 from sexton.producers._transport import KafkaTransport, Record, Transport, kafka_config
@@ -29,6 +30,7 @@ __all__ = ["Emitter", "Prepared", "Statistics", "split_keys"]
 # Of a message's bytes: framing, ids, guard, headers and batch overhead beside names, which are counted.
 _OVERHEAD = 8_192
 _HEADERS = 4_096  # key and headers at their longest: two tenants and an intent id
+_LAST_LOOK = 0.1  # seconds at the end of a process that has not closed, for reports that are there already
 _PER_KEY = 3  # length of a text: two bytes of varint up to 4 KiB, and one to spare
 
 
@@ -64,8 +66,11 @@ class Emitter:
         self._transport = transport
         self._topic = topic
         self._codec = codec
+        self._closed = False
         self._reset()
+        notice_fork()  # before it is one of those to renew
         renew_after_fork(self)
+        tell_at_exit(self)
 
     @classmethod
     def open(cls, settings: Settings, limits: Limits, *, any_key: bool = False) -> Emitter:
@@ -80,6 +85,7 @@ class Emitter:
 
     def new_id(self) -> str:
         """Return an intent id that nobody else has."""
+        notice_fork()
         return f"{self._id_prefix}-{next(self._id_numbers):08x}"
 
     def prepare(
@@ -101,6 +107,7 @@ class Emitter:
         `timeout` bounds the wait for room, in seconds. `on_failed` is called for each that is not delivered.
         Raises QueueFull with the intents that were not sent, ProducerFailed, ConnectionClosed.
         """
+        notice_fork()
         deadline = Deadline(self.limits.call_timeout if timeout is None else timeout)
         flights: list[Flight] = []
         for index, one in enumerate(prepared):
@@ -130,16 +137,20 @@ class Emitter:
 
     def statistics(self) -> Statistics:
         """Return the counts as of now."""
+        notice_fork()
         delivered, failed = self._delivered, len(self._failed)
         return Statistics(self._emitted, delivered, failed, self._emitted - delivered - failed)
 
     def flush(self, timeout: float) -> int:
         """Wait until nothing is pending, at most `timeout` seconds; return how many still are."""
+        notice_fork()
         self._transport.flush(Deadline(timeout))
         return len(self._pending)
 
     def close(self, timeout: float) -> tuple[str, ...]:
         """Deliver what can be delivered in `timeout` seconds and return the ids of what was not."""
+        notice_fork()
+        self._closed = True
         try:
             self._transport.close(Deadline(timeout))
         finally:
@@ -147,10 +158,21 @@ class Emitter:
                 flight.failed("the connection was closed first")
         return tuple(self._failed)
 
+    def unacknowledged(self) -> Sequence[str]:
+        """Return the ids of this process' intents that Kafka has not acknowledged, none after `close`."""
+        notice_fork()
+        if self._closed:
+            return ()
+        self._transport.flush(Deadline(_LAST_LOOK if self._pending else 0.0))
+        return [*self._failed, *(flight.intent_id for flight in list(self._pending))]
+
     def renew(self) -> None:
         """In a forked child: what is pending belongs to the parent, which will deliver it."""
         self._reset()
         self._transport.renew()
+
+    def relock(self) -> None:
+        """Nothing is locked here, and the transport looks for itself."""
 
     def _reset(self) -> None:
         self._pending: dict[Flight, tuple[events.DeletionIntent, _OnFailed | None]] = {}

@@ -17,8 +17,8 @@ from sexton.producers._errors import (
     IndexNotWritten,
     KeyReused,
 )
-from sexton.producers._fork import renew_after_fork
-from sexton.producers._limits import Deadline
+from sexton.producers._fork import notice_fork, renew_after_fork
+from sexton.producers._limits import Deadline, Limits
 from sexton.producers._names import Names
 from sexton.producers._receipt import Receipt
 from sexton.producers._values import check_text
@@ -27,7 +27,17 @@ from sexton.schemas.checks import check_bucket, check_keys
 from sexton.schemas.errors import EnvironmentFault, InvalidEvent, UsageError
 from sexton.schemas.generations import PackedGeneration, suffix
 
-__all__ = ["Tenant", "intents_for"]
+__all__ = ["IndexTurn", "Tenant", "intents_for"]
+
+
+class IndexTurn:
+    """One index PUT: what it has returned, and the receipt of what was emitted after it."""
+
+    __slots__ = ("receipt", "result")
+
+    def __init__(self) -> None:
+        self.result: object = None
+        self.receipt = Receipt(())
 
 
 class Tenant:
@@ -75,6 +85,11 @@ class Tenant:
     def generation(self) -> int:
         """The generation of this attachment."""
         return self._generation
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the connection."""
+        return self._emitter.limits
 
     @property
     def packed(self) -> PackedGeneration | None:
@@ -148,6 +163,26 @@ class Tenant:
 
         Raises what `delete` raises, IndexFateUnknown, IndexNotWritten.
         """
+        here = threading.get_ident()
+        with self.replacing(unlinked, here, bucket=bucket, timeout=timeout, any_key=any_key) as turn:
+            turn.result = put()
+        return turn.receipt
+
+    @contextmanager
+    def replacing(
+        self,
+        unlinked: Iterable[str],
+        thread: int | None,
+        *,
+        bucket: str | None = None,
+        timeout: float | None = None,
+        any_key: bool | None = None,
+    ) -> Iterator[IndexTurn]:
+        """Have the block write the index, and emit once it has; the turn has the receipt afterwards.
+
+        What `replace_index` says of `put` holds for the block. `thread` is the one that runs it, None for a
+        task: that may begin and end the block in different threads.
+        """
         bucket = bucket or self._bucket
         if bucket is None:
             raise UsageError(
@@ -158,13 +193,16 @@ class Tenant:
         with self._alone(Deadline(wait)):
             self._usable()
             fresh = self._names.take(bucket, _keys(prepared))
+            turn = IndexTurn()
             try:
-                self._put(put)
+                with self._writing(_TASK if thread is None else thread):
+                    yield turn
             except IndexNotWritten:
                 self._names.give_back(bucket, _keys(prepared), fresh)
                 raise
+            self._acknowledged(turn.result)
             self._usable()  # a re-attach during the PUT: these intents would be stale
-            return self._emitter.send(prepared, wait, self._release)
+            turn.receipt = self._emitter.send(prepared, wait, self._release)
 
     def detach(self) -> None:
         """Give the tenant back; the handle emits nothing more.
@@ -184,10 +222,14 @@ class Tenant:
 
     def renew(self) -> None:
         """In a forked child: an index PUT that runs in the parent is of unknown outcome here."""
-        self._turn = threading.Lock()
+        self.relock()
         if self._putting is not None:
             self._putting = None
             self.end(IndexFateUnknown("the process was forked during an index PUT", hint=_RE_ATTACH))
+
+    def relock(self) -> None:
+        """Put a fresh lock in place."""
+        self._turn = threading.Lock()
 
     def __repr__(self) -> str:
         state = f", {type(self._end).__name__}" if self._end else ""
@@ -202,10 +244,11 @@ class Tenant:
         if failed.action.place is not None:
             self._names.allow_again(failed.action.place, failed.action.keys)
 
-    def _put(self, put: Callable[[], object]) -> None:
-        self._putting = threading.get_ident()
+    @contextmanager
+    def _writing(self, thread: int) -> Iterator[None]:
+        self._putting = thread
         try:
-            result = put()
+            yield
         except IndexNotWritten:
             raise
         except BaseException as error:
@@ -216,7 +259,10 @@ class Tenant:
                 raise outcome from error
             raise  # Ctrl-C, a cancelled task: not ours to turn into another error
         finally:
+            notice_fork()  # a child of the PUT goes on from here too, and must not emit
             self._putting = None
+
+    def _acknowledged(self, result: object) -> None:
         if inspect.isawaitable(result) or isinstance(result, concurrent.futures.Future):
             # It has only been started: an acknowledgement is what `put` must return after.
             self.end(IndexFateUnknown("put returned before the index was acknowledged", hint=_RE_ATTACH))
@@ -232,14 +278,17 @@ class Tenant:
     def _alone(self, deadline: Deadline) -> Iterator[None]:
         if self._putting == threading.get_ident():
             raise UsageError("put called back into the handle whose index it writes")
-        if not self._turn.acquire(timeout=deadline.left()):
+        notice_fork()
+        turn = self._turn  # a child that is forked meanwhile has another one
+        if not turn.acquire(timeout=deadline.left()):
             raise EnvironmentFault(f"another call of this handle did not end in {deadline.timeout:g} s")
         try:
             yield
         finally:
-            self._turn.release()
+            turn.release()
 
 
+_TASK = -1  # in place of a thread
 _WIDEST = 4  # bytes of UTF-8 for one character
 _RE_ATTACH = "re-attach and use the new handle: its index has another name"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 
 from sexton.producers._errors import DeliveryFailed, DeliveryPending
-from sexton.producers._limits import Deadline
 from sexton.producers._transport import Delivered
 from sexton.schemas.text import counted
 
@@ -71,10 +71,11 @@ class Flight:
 class Receipt:
     """The intents of one call; a call with many keys is split into several."""
 
-    __slots__ = ("_flights",)
+    __slots__ = ("_flights", "_here")
 
     def __init__(self, flights: Sequence[Flight]) -> None:
         self._flights = flights
+        self._here = os.getpid()
 
     @property
     def intent_ids(self) -> tuple[str, ...]:
@@ -96,9 +97,18 @@ class Receipt:
         `timeout` is in seconds. Raises DeliveryFailed with the ids that failed, else DeliveryPending with the
         ids that are still on their way. Acknowledged means accepted, not deleted: that is the outcome's word.
         """
-        deadline = Deadline(timeout)
+        if os.getpid() == self._here:
+            concurrent.futures.wait(self.futures.values(), timeout)
+        return self.result(timeout)
+
+    def result(self, waited: float) -> Mapping[str, Delivered]:
+        """Return or raise what `wait` does, as of now; `waited` is told, in seconds."""
+        if os.getpid() != self._here and not self.done():
+            ids = [flight.intent_id for flight in self._flights if not flight.done]
+            raise DeliveryPending(
+                f"only the process that emitted them hears of these intents: {len(ids)}: {ids[0]}", ids
+            )
         futures = self.futures
-        concurrent.futures.wait(futures.values(), deadline.left())
         failed = {i: f.exception() for i, f in futures.items() if f.done() and f.exception()}
         if failed:
             cause = next(iter(failed.values()))
@@ -106,7 +116,7 @@ class Receipt:
             raise DeliveryFailed(message, tuple(failed), hint=getattr(cause, "hint", None))
         if pending := [i for i, future in futures.items() if not future.done()]:
             raise DeliveryPending(
-                f"intents not acknowledged after {timeout:g} s: {len(pending)}: {pending[0]}", pending
+                f"intents not acknowledged after {waited:g} s: {len(pending)}: {pending[0]}", pending
             )
         return {intent_id: future.result() for intent_id, future in futures.items()}
 

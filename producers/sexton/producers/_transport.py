@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from sexton.producers._errors import ConnectionClosed, ProducerFailed
 from sexton.producers._limits import Deadline, Limits
+from sexton.producers._polling import SLICE, Polling, are_greenlets, polling
 from sexton.schemas import records
-from sexton.schemas.errors import InvalidSettings
+from sexton.schemas.errors import InvalidSettings, UsageError
 from sexton.schemas.settings import Settings
 
 __all__ = [
@@ -34,8 +36,8 @@ __all__ = [
 
 _OnDelivery = Callable[[KafkaError | None, Any], None]
 _log = logging.getLogger(__name__)
-_SLICE = 0.1  # longest single wait inside the C library, so that Ctrl-C is heard
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_IDLE = 1.0  # longest wait of the reader when nothing is on its way and threads are greenlets
 _PURGE = 0.3  # of the time to close: what is kept for purging and reading the last reports
 # What SEXTON_KAFKA_EXTRA may not turn off: without it an acknowledged intent can be lost, written twice,
 # or written where no reader of Java's partitioning looks.
@@ -122,34 +124,38 @@ def kafka_config(settings: Settings, limits: Limits) -> dict[str, Any]:
 
 
 class KafkaTransport:
-    """An idempotent producer with a thread of its own that reads delivery reports."""
+    """An idempotent producer with a thread of its own that reads delivery reports.
+
+    Where threads are greenlets (gevent, eventlet) so is the reader, and nothing blocks the others.
+    """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = dict(config)
         self._closed = False
-        self._fatal: str | None = None
-        self._opening = threading.Lock()
-        self._stop = threading.Event()
-        self._room = threading.Condition()
-        self._waiting = 0
-        self._thread: threading.Thread | None = None
         self._producer: Producer | None = None
+        self._afresh()
         self._open()
 
     def send(self, record: Record, report: Report, deadline: Deadline) -> None:
         """Queue a record, waiting for room until the deadline."""
+        if self._producer is None and self._polling.greenlets != are_greenlets():
+            self._afresh()  # patched after the fork that took the client away
         producer = self._producer or self._open()
-        on_delivery = functools.partial(_report, report)
+        if self._thread is None:
+            self._read(producer)
+        on_delivery = functools.partial(self._polling.tell, _report, report)
         try:
             self._produce(producer, record, on_delivery)
         except BufferError:
             self._wait_for_room(producer, record, on_delivery, deadline)
+        if self._polling.greenlets and not self._sent.is_set():
+            self._sent.set()
 
     def flush(self, deadline: Deadline) -> None:
         """Wait until every record was reported on, or the deadline."""
         producer = self._producer
         while producer is not None and len(producer) and not deadline.passed:
-            producer.flush(min(_SLICE, deadline.left()))
+            self._polling.flush(producer, min(SLICE, deadline.left()))
 
     def close(self, deadline: Deadline) -> None:
         """Flush, then purge what is left, so that its reports come now and not never."""
@@ -160,27 +166,34 @@ class KafkaTransport:
             return
         last = Deadline(max(0.0, deadline.left() - _PURGE))
         while len(producer) and not last.passed:
-            producer.flush(min(_SLICE, last.left()))
+            self._polling.flush(producer, min(SLICE, last.left()))
         if len(producer):
             producer.purge(blocking=False)
             end = Deadline(_PURGE)
             while len(producer) and not end.passed:
-                producer.poll(0.02)
-        # The thread holds the last reference: the client is taken down there, off the caller's time.
+                self._polling.poll(producer, 0.02)
         self._stop.set()
-        if self._thread is not None:
-            del producer
-            self._thread.join(min(2 * _SLICE, deadline.left()))
+        self._sent.set()
+        last_reference = [producer]
+        del producer
+        self._polling.take_down(last_reference, self._thread, min(2 * SLICE, deadline.left()))
 
     def renew(self) -> None:
         """Let go of the parent's client: without its threads it can be neither used nor freed here."""
         if self._producer is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
-        self._producer = self._thread = self._fatal = None
+        self._producer = None
+        self._afresh()
+
+    def _afresh(self) -> None:
+        self._fatal: str | None = None
         self._opening = threading.Lock()
         self._stop = threading.Event()
+        self._sent = threading.Event()
         self._room = threading.Condition()
         self._waiting = 0
+        self._thread: threading.Thread | None = None
+        self._polling: Polling = polling()
 
     def _produce(self, producer: Producer, record: Record, on_delivery: _OnDelivery) -> None:
         self._check()
@@ -194,51 +207,78 @@ class KafkaTransport:
     def _wait_for_room(
         self, producer: Producer, record: Record, on_delivery: _OnDelivery, deadline: Deadline
     ) -> None:
-        mine = threading.current_thread() is self._thread  # a future's callback that emits
+        # A future's callback that emits; or greenlets, of which each may look.
+        looks = self._polling.greenlets or threading.current_thread() is self._thread
         with self._room:
             self._waiting += 1
-            try:
-                while True:
+        try:
+            while True:
+                with self._room:
                     try:
                         self._produce(producer, record, on_delivery)
                         return
                     except BufferError:
                         if deadline.passed:
                             raise
-                    if mine:
-                        producer.poll(min(_SLICE, deadline.left()))
-                    else:
-                        self._room.wait(min(_SLICE, deadline.left()))
-            finally:
+                    if not looks:
+                        self._room.wait(min(SLICE, deadline.left()))
+                if looks:
+                    self._polling.poll(producer, min(SLICE, deadline.left()))
+        finally:
+            with self._room:
                 self._waiting -= 1
 
-    def _serve(self, producer: Producer, stop: threading.Event) -> None:
-        while not stop.is_set():
+    def _serve(self, producer: Producer, stop: threading.Event, sent: threading.Event) -> None:
+        greenlets, here = self._polling.greenlets, os.getpid()
+        # A greenlet goes on in a forked child, where the client must not be touched.
+        while not stop.is_set() and os.getpid() == here:
             # Only after poll has returned are the slots of the reported records free again.
-            if producer.poll(_SLICE) and self._waiting:
+            if self._polling.poll(producer, SLICE) and self._waiting:
                 with self._room:
                     self._room.notify_all()
+            if greenlets and os.getpid() == here and not len(producer):
+                sent.clear()
+                if not stop.is_set() and not len(producer):  # neither came before the clear
+                    sent.wait(_IDLE)
 
     def _open(self) -> Producer:
         with self._opening:
             self._check()
             if self._producer is None:
-                config = {**self._config, "error_cb": self._on_error, "logger": _Quiet()}
+                tell, on_error = self._polling.tell, self._on_error
+                config = {
+                    **self._config,
+                    "error_cb": functools.partial(tell, on_error),
+                    "logger": _Quiet(self._polling),
+                }
                 try:
                     self._producer = Producer(config)
                 except (KafkaException, ValueError, TypeError) as error:
                     raise InvalidSettings(f"the kafka client refuses its settings: {error}") from error
-                serve = (self._producer, self._stop)
+            return self._producer
+
+    def _read(self, producer: Producer) -> None:
+        """Start the reader, not before there is something to hear of.
+
+        A master that only connects has no thread then: one that holds the interpreter at the moment of a
+        fork in C leaves a child that never runs.
+        """
+        with self._opening:
+            if self._thread is None and not self._closed:
+                serve = (producer, self._stop, self._sent)
                 self._thread = threading.Thread(target=self._serve, args=serve, daemon=True)
                 self._thread.name = "sexton-deliveries"
                 self._thread.start()
-            return self._producer
 
     def _check(self) -> None:
         if self._closed:
             raise ConnectionClosed()
         if self._fatal is not None:
             raise ProducerFailed(f"the kafka client cannot continue: {self._fatal}", hint="connect anew")
+        if self._polling.greenlets != are_greenlets():
+            raise UsageError(
+                "threads have become greenlets after connect", hint="call monkey_patch first, then connect"
+            )
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -251,8 +291,11 @@ class KafkaTransport:
 class _Quiet:
     """Takes the Kafka client's own log lines: what matters in them comes as typed errors too."""
 
+    def __init__(self, polling: Polling) -> None:
+        self._polling = polling
+
     def log(self, level: int, message: str, *args: object) -> None:
-        _log.debug(message, *args)
+        self._polling.tell(_log.debug, message, *args)
 
 
 def no_such_topic(name: str) -> str:

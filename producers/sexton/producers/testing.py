@@ -8,6 +8,7 @@ assert sexton.keys == ["layer-1-00000001"]
 from __future__ import annotations
 
 from sexton.issuer.testing import FakeIssuer as IssuerInMemory
+from sexton.producers._async import AsyncSexton
 from sexton.producers._client import Sexton
 from sexton.producers._emitter import Emitter
 from sexton.producers._errors import ConnectionClosed, ProducerFailed
@@ -18,7 +19,7 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.events import DeletionIntent
 from sexton.schemas.settings import Settings, load
 
-__all__ = ["FakeIssuer", "FakeSexton", "FakeTransport"]
+__all__ = ["FakeAsyncSexton", "FakeIssuer", "FakeSexton", "FakeTransport"]
 
 
 class FakeIssuer(IssuerInMemory):
@@ -124,3 +125,41 @@ class FakeSexton(Sexton):
     def keys(self) -> list[str]:
         """The keys of all these intents."""
         return [key for intent in self.intents for key in intent.action.keys]
+
+
+class FakeAsyncSexton(AsyncSexton):
+    """A `FakeSexton` for asyncio services, with the same arguments; `sexton` is the fake behind it."""
+
+    sexton: FakeSexton
+
+    def __init__(
+        self,
+        node: str,
+        issuer: FakeIssuer | None = None,
+        transport: FakeTransport | None = None,
+        limits: Limits | None = None,
+        settings: Settings | None = None,
+        *,
+        any_key: bool = False,
+    ) -> None:
+        super().__init__(FakeSexton(node, issuer, transport, limits, settings, any_key=any_key))
+
+    @property
+    def issuer(self) -> FakeIssuer:
+        """The issuer's fake."""
+        return self.sexton.issuer
+
+    @property
+    def transport(self) -> FakeTransport:
+        """Kafka's fake."""
+        return self.sexton.transport
+
+    @property
+    def intents(self) -> list[DeletionIntent]:
+        """The intents that Kafka would hold, decoded from their bytes."""
+        return self.sexton.intents
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of all these intents."""
+        return self.sexton.keys
