@@ -179,7 +179,7 @@ def test_what_is_acknowledged_while_closing_is_printed(
 ) -> None:
     """An id is on stdout exactly if Kafka has its intent, in the file's order, however late it was."""
     late = _Late()
-    monkeypatch.setattr(Emitter, "open", lambda *_: Emitter(late, "sexton.intents", Codec(), Limits()))
+    monkeypatch.setattr(Emitter, "open", lambda *_, **__: Emitter(late, "sexton.intents", Codec(), Limits()))
     file = tmp_path / "f.jsonl"
     file.write_text("".join(json.dumps(GOOD | {"intent_id": each}) + "\n" for each in "abc"))
 
