@@ -54,6 +54,7 @@ _SERVERS = pytest.StashKey[Path]()
 _SECONDS = {
     "tests/streaming_jobs/test_replaying.py": 188,
     "tests/streaming_jobs/test_running.py": 171,
+    "tests/producers/test_processes.py": 120,
     "tests/streaming_jobs/test_key_progress.py": 98,
     "tests/issuer/test_snapshots_broken.py": 98,
     "tests/streaming_jobs/test_starting.py": 95,
