@@ -54,7 +54,6 @@ _SERVERS = pytest.StashKey[Path]()
 _SECONDS = {
     "tests/streaming_jobs/test_replaying.py": 188,
     "tests/streaming_jobs/test_running.py": 171,
-    "tests/producers/test_processes.py": 120,
     "tests/streaming_jobs/test_key_progress.py": 98,
     "tests/issuer/test_snapshots_broken.py": 98,
     "tests/streaming_jobs/test_starting.py": 95,
@@ -66,7 +65,6 @@ _SECONDS = {
     "tests/issuer/test_redis.py": 66,
     "tests/streaming_jobs/test_waiting.py": 63,
     "tests/deploy/test_demo.py": 63,
-    "tests/streaming_jobs/test_java_login.py": 60,
     "tests/streaming_jobs/test_conditions.py": 57,
     "tests/model/test_model.py": 55,
     "tests/streaming_jobs/test_judging.py": 53,
@@ -76,7 +74,6 @@ _SECONDS = {
     "tests/issuer/test_truncation.py": 49,
     "tests/issuer/test_serving.py": 44,
     "tests/streaming_jobs/test_damaged.py": 44,
-    "tests/streaming_jobs/test_refusing_brokers.py": 45,
     "tests/docs/test_quickstart.py": 43,
     "tests/deploy/test_topics.py": 40,
     "tests/streaming_jobs/test_redis_faults.py": 39,

@@ -15,6 +15,8 @@ import pytest
 from sexton.schemas.events import DeletionIntent
 
 Arrived = Callable[[], list[DeletionIntent]]
+pytestmark = pytest.mark.faults
+
 NOBODY = "127.0.0.1:1"
 GREEN = {
     "gevent": "from gevent import monkey; monkey.patch_all()",

@@ -17,7 +17,7 @@ from sexton.schemas.settings import Settings, load
 from sexton.streaming_jobs.java_client import java_properties
 from sexton.streaming_jobs.spark import kafka_source_options
 
-pytestmark = [pytest.mark.real, pytest.mark.spark]
+pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.faults]
 ELSEWHERE = {"ssl.endpoint.identification.algorithm": "none"}
 
 

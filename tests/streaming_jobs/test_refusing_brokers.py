@@ -26,6 +26,7 @@ from sexton.streaming_jobs.reaper.preflight import TopicsUnsafe, check_topics
 from sexton.streaming_jobs.reaper.recovery.lock import CheckpointLock
 
 real = pytest.mark.real
+pytestmark = pytest.mark.faults
 
 
 def settings_of(broker: SecuredBroker, prefix: str, user: str | None = None) -> Settings:

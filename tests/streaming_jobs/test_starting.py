@@ -360,7 +360,7 @@ def test_an_issuer_of_another_prefix_judges_nothing(
     store.put(chain.bucket, "a", b"x")
     chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
     other = Installation.start(stack, "another-prefix")
-    monkeypatch.setattr("sexton.streaming_jobs.reaper.batch._ONCE_HOLD_S", 0.2)
+    monkeypatch.setattr("sexton.streaming_jobs.reaper.batch._ONCE_HOLD_S", 3.0)
     reported = io.StringIO()
     try:
         judged = Chain(other.settings, chain.spark, other.bucket).topic_id(records.INTENTS)
