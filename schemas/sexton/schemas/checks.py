@@ -8,19 +8,43 @@ from collections.abc import Sequence
 from sexton.schemas.errors import InvalidEvent
 
 __all__ = [
+    "DIRECTORY_BUCKET",
     "MAX_KEY_BYTES",
     "MAX_TENANT_BYTES",
     "check_bucket",
     "check_keys",
     "check_likely",
     "check_tenant",
+    "is_directory_bucket",
 ]
 
 MAX_KEY_BYTES = 1024
 MAX_TENANT_BYTES = 512
+MAX_BUCKET_LENGTH = 255  # S3 once had such names, and some stores still do
+DIRECTORY_BUCKET = "directory buckets (S3 Express One Zone) are not supported"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}\Z")
 _URI = re.compile(r"(?:[a-z][a-z0-9+.-]*://|(?:s3[an]?|gs|https?|file):/)(?:[^/]*/+)?", re.IGNORECASE)
 _ARN = re.compile(r"arn:[^/]*?:::[^/]*/?", re.IGNORECASE)
+_ALONE = "a bucket's name alone, without a scheme and without keys"
+_MISTAKES = (
+    (re.compile(r"arn:[^:]*:s3:::([^/:]+)"), f"{_ALONE}: give '{{0}}'"),
+    (
+        re.compile(r"arn:[^:]*:s3:[^:]+:[^:]*:accesspoint[:/]", re.IGNORECASE),
+        "ARNs are not supported: give the access point's alias, which ends in -s3alias, or the bucket's name",
+    ),
+    (
+        re.compile("arn:", re.IGNORECASE),
+        "ARNs (of multi-Region or Object Lambda access points, Outposts) are not supported: give the bucket",
+    ),
+    (re.compile(r"[a-z][a-z0-9+.-]*:/{1,2}([^/]+)", re.IGNORECASE), f"{_ALONE}: give '{{0}}'"),
+    (re.compile(r"/+([^/:]+)"), f"{_ALONE}: give '{{0}}'"),
+    (re.compile(r"([^/:]+)/"), f"{_ALONE}: give '{{0}}'"),
+    (
+        re.compile(r"[^/:]*:([^/:]+)\Z"),
+        "a tenant's name does not go with it: with credentials of that tenant, give '{0}'",
+    ),
+)
+"""What was meant where a bucket's name was asked for, by what stands there."""
 _ANY_KEY = "a key that is really called so: any_key=True, or --any-key"
 
 
@@ -90,13 +114,27 @@ def _check_lengths(keys: Sequence[str]) -> None:
 
 
 def check_bucket(bucket: str) -> None:
-    """Raise InvalidEvent unless it may be a bucket's name."""
-    if isinstance(bucket, str) and _BUCKET.match(bucket):
-        return
-    hint = None
-    if isinstance(bucket, str) and (_URI.match(bucket) or "/" in bucket):
-        hint = "a bucket's name alone, without a scheme and without keys"
-    raise InvalidEvent(f"not a bucket name: {bucket!r}", hint=hint)
+    """Raise InvalidEvent unless it may be the name of a bucket in which Sexton deletes."""
+    if not isinstance(bucket, str) or not _BUCKET.match(bucket):
+        raise InvalidEvent(f"not a bucket name: {bucket!r}", hint=_meant(bucket))
+    if is_directory_bucket(bucket):
+        raise InvalidEvent(f"{DIRECTORY_BUCKET}: {bucket!r}", hint="give a general purpose bucket")
+
+
+def is_directory_bucket(bucket: str) -> bool:
+    """Return whether AWS' tools take the name for that of a directory bucket, or an access point to one."""
+    return bucket.endswith(("--x-s3", "--xa-s3"))
+
+
+def _meant(bucket: object) -> str | None:
+    """Return what to give instead of what is no bucket's name."""
+    text = bucket if isinstance(bucket, str) else ""
+    for mistake, hint in _MISTAKES:
+        if found := mistake.match(text):
+            return hint.format(*found.groups())
+    if len(text) > MAX_BUCKET_LENGTH:
+        return f"a bucket's name has at most {MAX_BUCKET_LENGTH} characters"
+    return None
 
 
 def _utf8(what: str, text: str) -> bytes:

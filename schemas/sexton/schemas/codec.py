@@ -30,10 +30,11 @@ _Event = TypeVar("_Event", bound=events.Event)
 _SINGLE_OBJECT = b"\xc3\x01"
 _SINGLE_OBJECT_HEADER = 10
 _CONFLUENT_HEADER = 5
+_SCHEMAS_KEPT = 1_000  # of a registry; one that falls out costs a request when it is met again
 _LONGEST_REASON = 300  # fastavro may put both schemas into its message
 _VERSIONS = {  # the newest version of each record; the reader's schema
-    events.DeletionIntent: 2,
-    events.DeferredIntent: 3,
+    events.DeletionIntent: 3,
+    events.DeferredIntent: 4,
     events.Outcome: 2,
     events.DeadLetter: 1,
     events.Genesis: 1,
@@ -41,12 +42,18 @@ _VERSIONS = {  # the newest version of each record; the reader's schema
     events.Barrier: 1,
     events.Detached: 1,
     events.Dropped: 1,
-    events.SnapshotChunk: 1,
+    events.SnapshotChunk: 2,
     events.SnapshotManifest: 2,
     events.IssuedFirstForm: 1,
     events.NodeRegistered: 1,
     events.Fenced: 1,
     events.Imported: 1,
+    events.TransactionStarted: 1,
+    events.TransactionCommitted: 1,
+    events.TransactionAcknowledged: 1,
+    events.NodeDecommissioned: 1,
+    events.TransactionCollected: 1,
+    events.TransactionsImported: 1,
 }
 
 
@@ -108,14 +115,6 @@ EVENTS: tuple[type[events.Event], ...] = tuple(_VERSIONS)
 _CLASSES = {cls.__name__: cls for cls in _VERSIONS}
 
 
-@cache
-def _defaults(cls: type) -> dict[str, Any]:
-    """Return the fields that later versions have added to a record, each with its default."""
-    return {
-        field["name"]: field["default"] for field in schema_of(cls).parsed["fields"] if "default" in field
-    }
-
-
 class Codec:
     """Encodes and decodes events; with a registry it writes its header, else single-object encoding."""
 
@@ -175,7 +174,7 @@ class Codec:
             names = " or ".join(c.__name__ for c in expected)
             raise UndecodableRecord("wrong-type", f"expected {names}, not {writer.name}")
         reader = schema_of(cls)
-        # Our own older versions lack nothing but fields at the top that have defaults: filling these in is
+        # Our own older versions lack nothing but fields that have defaults: leaving these to the events is
         # several times as fast as Avro's resolution.
         ours = writer.header in _BY_HEADER
         if not ours and (unknown := _unknown_part(writer, reader)):
@@ -192,8 +191,6 @@ class Codec:
                 return_record_name=True,
                 return_record_name_override=True,
             )
-            if ours and writer.header != reader.header:
-                plain = _defaults(cls) | cast(Any, plain)
             event = from_avro(cls, cast(Any, plain))
             if not ours:
                 _check_types(event, reader)
@@ -218,17 +215,22 @@ class Codec:
         raise UndecodableRecord("unframed", f"neither framing: starts with {data[:4].hex()}")
 
     def _by_registry(self, schema_id: int) -> Schema:
-        if schema_id not in self._by_id:
-            if self._registry is None:
-                raise UndecodableRecord("no-registry", f"no registry to look up schema id: {schema_id}")
-            text = self._registry.schema(schema_id)
-            if text is None:
-                raise UndecodableRecord("unknown-schema", f"the registry has no schema id: {schema_id}")
-            found = Schema.parse(text)
-            # A registry may keep our schema in canonical form, without what tells an instant from a number.
-            # By its fingerprint it is ours, and is read as ours.
-            self._by_id[schema_id] = _BY_HEADER.get(found.header, found)
-        return self._by_id[schema_id]
+        known = self._by_id.get(schema_id)
+        if known is not None:
+            return known
+        if self._registry is None:
+            raise UndecodableRecord("no-registry", f"no registry to look up schema id: {schema_id}")
+        text = self._registry.schema(schema_id)
+        if text is None:
+            raise UndecodableRecord("unknown-schema", f"the registry has no schema id: {schema_id}")
+        found = Schema.parse(text)
+        # A registry may keep our schema in canonical form, without what tells an instant from a number.
+        # By its fingerprint it is ours, and is read as ours.
+        found = _BY_HEADER.get(found.header, found)
+        if len(self._by_id) >= _SCHEMAS_KEPT:
+            self._by_id.clear()
+        self._by_id[schema_id] = found
+        return found
 
 
 def _check_types(event: Any, reader: Schema) -> None:

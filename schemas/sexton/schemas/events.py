@@ -38,10 +38,21 @@ from sexton.schemas.log_events import (
     IssuedFirstForm,
     IssueOperation,
     NodeRegistered,
-    PartitionOffsets,
 )
+from sexton.schemas.offsets import PartitionOffsets
 from sexton.schemas.outcomes import OutcomeKind, VerdictResult
 from sexton.schemas.snapshot_records import SnapshotChunk, SnapshotManifest
+from sexton.schemas.transaction_events import (
+    ImportedTransactions,
+    NodeDecommissioned,
+    NumberPlace,
+    TransactionAcknowledged,
+    TransactionCollected,
+    TransactionCommitted,
+    TransactionsImported,
+    TransactionStarted,
+)
+from sexton.schemas.vetoes import ExpiresAt, OnlyWhileExists, UnlessWhole, Veto
 
 __all__ = [
     "Action",
@@ -58,6 +69,7 @@ __all__ = [
     "DoneKeys",
     "Dropped",
     "Event",
+    "ExpiresAt",
     "Fenced",
     "GenerationEvent",
     "GenerationForm",
@@ -68,14 +80,18 @@ __all__ = [
     "Imported",
     "ImportedNode",
     "ImportedTenant",
+    "ImportedTransactions",
     "IssueOperation",
     "Issued",
     "IssuedFirstForm",
     "KeyCondition",
     "KeyOutcome",
     "KeyProgress",
+    "NodeDecommissioned",
     "NodeRegistered",
     "NotBeforeGuard",
+    "NumberPlace",
+    "OnlyWhileExists",
     "Outcome",
     "OutcomeKind",
     "PartitionOffsets",
@@ -84,11 +100,18 @@ __all__ = [
     "ReplayOf",
     "SnapshotChunk",
     "SnapshotManifest",
+    "TransactionAcknowledged",
+    "TransactionCollected",
+    "TransactionCommitted",
     "TransactionGuard",
+    "TransactionStarted",
     "TransactionState",
+    "TransactionsImported",
     "UnchangedGuard",
+    "UnlessWhole",
     "Verdict",
     "VerdictResult",
+    "Veto",
 ]
 
 
@@ -132,7 +155,8 @@ class DeferredIntent:
     `waiting_since` is when its bucket held it for the first time. `effect_unknown`: a key was sent, and is
     gone or nobody knows what became of it; `keys` says which, where it is known key by key. `gone` and
     `after` are how far a `DeletePrefix` has come: how many objects are gone, and the key after which its
-    listing continues.
+    listing continues; `written_before` is up to when its objects were written, by the store's clock, once
+    that is fixed. `resumes_at`: the next phase of a `DeleteObjects` begins no sooner.
     """
 
     first: Position
@@ -148,6 +172,8 @@ class DeferredIntent:
     gone: int = 0
     after: str | None = None
     keys: KeyProgress | None = None
+    resumes_at: datetime | None = None
+    written_before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

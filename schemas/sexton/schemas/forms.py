@@ -181,7 +181,12 @@ def _avro_record(cls: Any) -> _Convert:
     converters = tuple((name, _avro(hint)) for name, hint in _hints(cls).items())
 
     def convert(plain: Any) -> Any:
-        return cls(*[plain[name] if f is None else f(plain[name]) for name, f in converters])
+        try:
+            return cls(*[plain[name] if f is None else f(plain[name]) for name, f in converters])
+        except KeyError:
+            # By an older version of ours, which lacks what has a default; anything else is raised again.
+            there = ((name, f) for name, f in converters if name in plain)
+            return cls(**{name: plain[name] if f is None else f(plain[name]) for name, f in there})
 
     return convert
 

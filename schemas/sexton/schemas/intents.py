@@ -7,13 +7,14 @@ written by other means.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sexton.schemas.actions import Action
 from sexton.schemas.checks import MAX_TENANT_BYTES, check_tenant
 from sexton.schemas.errors import InvalidEvent
 from sexton.schemas.guards import Guard, conditions_of
+from sexton.schemas.vetoes import Veto
 
 __all__ = ["MAX_INTENT_BYTES", "DeletionIntent", "ReplayOf", "check_form", "check_intent"]
 
@@ -47,6 +48,7 @@ class DeletionIntent:
     guards: Sequence[Guard]
     action: Action
     replay_of: ReplayOf | None = None
+    vetoes: Sequence[Veto] = field(default_factory=list)
 
 
 def check_intent(intent: DeletionIntent) -> None:
@@ -71,5 +73,8 @@ def check_form(intent: DeletionIntent) -> None:
     for guard in intent.guards:
         guard.check()
     intent.action.check()
+    for veto in intent.vetoes:
+        veto.check(max(len(intent.action.key_phases), 1))
+        veto.check_action(intent.action)
     if any(guard.names_keys for guard in intent.guards):
         intent.action.check_conditions(conditions_of(intent.guards).keys())

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from sexton.schemas.offsets import PartitionOffsets
+from sexton.schemas.transaction_events import TransactionEvent
+
 __all__ = [
     "Barrier",
     "Detached",
@@ -35,18 +38,14 @@ class IssueOperation(StrEnum):
 
 
 class GenerationForm(StrEnum):
-    """The form of a tenant's generations: one u32, or attachment and node generation packed in a u64."""
+    """The form of a tenant's numbers, fixed at its first use.
+
+    Generations of one u32, or attachment and node generation packed in a u64, or numbered transactions.
+    """
 
     FINAL = "final"
     FIRST = "first"
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionOffsets:
-    """One offset for each partition of a topic, by partition number."""
-
-    topic_id: str
-    offsets: Sequence[int]
+    TRANSACTIONS = "transactions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,5 +195,14 @@ class Imported:
 
 
 GenerationEvent = (
-    Genesis | Issued | IssuedFirstForm | NodeRegistered | Barrier | Detached | Fenced | Imported | Dropped
+    Genesis
+    | Issued
+    | IssuedFirstForm
+    | NodeRegistered
+    | Barrier
+    | Detached
+    | Fenced
+    | Imported
+    | Dropped
+    | TransactionEvent
 )

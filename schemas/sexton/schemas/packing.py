@@ -16,14 +16,14 @@ from sexton.schemas import events
 
 __all__ = ["LAYOUT", "TAIL", "read_intent", "splice", "take_keys", "write_outcome"]
 
-TAIL = 3  # bytes after the keys of an intent: mode, bypass_governance, and the null of `replay_of`
-LAYOUT = bytes.fromhex("c30140b04bf5233f1c0c")
+TAIL = 5  # bytes after the keys of an intent: mode, bypass, no pause; no `replay_of`, no vetoes
+LAYOUT = bytes.fromhex("c3013f51132914107309")
 """The header of the schema whose fields `read_intent` knows the order of; for any other it says nothing."""
 
 _GENERATION_GUARD = b"\2\0"  # one guard, and the union's branch that it is
 _PLAIN_DELETE = b"\0\0\0\0"  # no node, no node generation, end of the guards; the action's branch
 _ONE_PHASE = b"\2"
-_END = b"\0\0\0\0\0"  # end of the keys, end of the phases; hide, no bypass, no replay
+_END = b"\0\0\0\0\0\0\0"  # end of the keys, end of the phases; hide, no bypass, no pause; no replay, no veto
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LARGEST_INT = 2**31 - 1
 _MICROSECOND = timedelta(microseconds=1)
@@ -47,7 +47,8 @@ def take_keys(plain: dict[str, Any]) -> bytes | None:
     """Take the keys out of a plain `DeletionIntent` and return their bytes; None leaves it as it was."""
     _, action = plain["action"]
     phases = action.get("phases")
-    if not phases or plain["replay_of"] is not None:  # a replay has a longer tail, and is rare
+    longer = plain["replay_of"] is not None or plain["vetoes"] or action.get("pause_s")
+    if not phases or longer:  # of such a tail, which is rare
         return None
     try:
         packed = [_pack(phase) for phase in phases]

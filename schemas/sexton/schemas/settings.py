@@ -20,7 +20,14 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.masking import REDACTED, masked, masked_properties
-from sexton.schemas.settings_checks import check_allowed, check_url, in_words
+from sexton.schemas.settings_checks import (
+    check_allowed,
+    check_kafka,
+    check_reports,
+    check_tenant_prefix,
+    check_url,
+    in_words,
+)
 
 __all__ = ["PREFIX", "SettingRow", "Settings", "explain", "load"]
 
@@ -54,6 +61,11 @@ class Settings(BaseSettings):
     issuer_snapshot_events: int = Field(
         200_000, ge=0, description="events of the log after which the issuer takes a snapshot; 0 = never"
     )
+    issuer_revocation_delay_s: float = Field(
+        3600.0,
+        ge=0,
+        description="a node is decommissioned that long after its credentials were revoked, seconds",
+    )
     issuer_token: SecretStr | None = Field(None, description="bearer token of this process for the issuer")
     issuer_tokens: SecretStr | None = Field(
         None,
@@ -67,7 +79,10 @@ class Settings(BaseSettings):
         description="Redis or Valkey of the issuer and of the reaper's budgets",
     )
     s3_endpoint_url: str | None = Field(None, description="S3 endpoint; empty = AWS's own")
-    s3_region: str = Field("us-east-1", description="region used to sign")
+    s3_region: str = Field("us-east-1", description="region used to sign, until the store names another")
+    s3_requester_pays: bool = Field(
+        False, description="pay for requests to requester-pays buckets of other accounts"
+    )
     s3_read_timeout_s: float = Field(
         30.0, gt=0, description="within how many seconds an answer of the store has to be whole"
     )
@@ -77,6 +92,11 @@ class Settings(BaseSettings):
     )
     checkpoint: str | None = Field(None, description="the reaper's checkpoint: any path Spark can write")
     state_dir: Path = Field(Path(".sexton"), description="folder of the local stack")
+    reports: str | None = Field(
+        None,
+        description="where collectors' reports lie, a folder or `s3://bucket/prefix`; empty = `reports` in"
+        " `SEXTON_STATE_DIR`",
+    )
     cache_dir: Path = Field(
         Path("~/.cache/sexton"), description="downloaded broker and connector jars, shared by all stacks"
     )
@@ -117,6 +137,11 @@ class Settings(BaseSettings):
         gt=0,
         description="objects of one prefix that one micro-batch deletes; the rest continues later",
     )
+    reaper_tenant_prefix: str | None = Field(
+        None,
+        description="prefix of a tenant's objects, with `{tenant}` as a whole segment, such as"
+        " `tenants/{tenant}/`; empty = nothing that a rejected transaction wrote is deleted",
+    )
     reaper_cores: str = Field(
         "*",
         description="cores of Spark local mode, `*` for all, and after a comma how often a task may fail"
@@ -139,6 +164,12 @@ class Settings(BaseSettings):
         if value is not None:
             plain = value.get_secret_value() if isinstance(value, SecretStr) else value
             check_url(str(info.field_name), plain)
+        return value
+
+    @field_validator("kafka_extra")
+    @classmethod
+    def _kafka_properties(cls, value: dict[str, str]) -> dict[str, str]:
+        check_kafka(value)
         return value
 
     @field_validator("topic_prefix")
@@ -168,6 +199,20 @@ class Settings(BaseSettings):
         # The two forms of Spark's own local[N] and local[N,F].
         if not re.fullmatch(r"(\*|[1-9][0-9]*)(,[1-9][0-9]*)?", value):
             raise ValueError(f"not N or N,F (cores, failures of a task), with * for all cores: {value!r}")
+        return value
+
+    @field_validator("reports")
+    @classmethod
+    def _reports(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_reports(value)
+        return value
+
+    @field_validator("reaper_tenant_prefix")
+    @classmethod
+    def _tenant_prefix(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_tenant_prefix(value)
         return value
 
     @field_validator("log_level")

@@ -7,9 +7,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sexton.schemas.checks import check_bucket
-from sexton.schemas.errors import InvalidEvent
+from sexton.schemas.errors import InvalidEvent, InvalidFormat
+from sexton.schemas.tenant_prefix import TenantPrefix
 
-__all__ = ["check_allowed", "check_url", "in_words"]
+__all__ = ["check_allowed", "check_kafka", "check_reports", "check_tenant_prefix", "check_url", "in_words"]
 
 _SCHEMES = {
     "issuer_url": (("http", "https"), "http://127.0.0.1:8350"),
@@ -35,6 +36,64 @@ _NEEDED = {
     "greater_than_equal": "a number of at least {ge:g} is needed",
     "less_than_equal": "a number of at most {le:g} is needed",
 }
+
+_TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
+# librdkafka's properties that Sexton decides about by itself, each with the values that do no harm.
+_DECIDED: Mapping[str, tuple[str, ...]] = {
+    # What is acknowledged is there, once, and where readers of Java's partitioning look.
+    "acks": ("all", "-1"),
+    "request.required.acks": ("all", "-1"),
+    "enable.idempotence": _TRUE,
+    "partitioner": ("murmur2", "murmur2_random"),
+    "transactional.id": (),
+    "delivery.report.only.error": _FALSE,
+    # What a reader misses is an error: an event that is skipped could make a verdict wrong.
+    "auto.offset.reset": (),
+    "isolation.level": ("read_committed",),
+    "enable.partition.eof": (),
+    "enable.auto.commit": _FALSE,
+    "auto.commit.enable": _FALSE,
+    "enable.auto.offset.store": _FALSE,
+    "allow.auto.create.topics": _FALSE,
+    # The lock on a checkpoint is the membership of a group: how long it lasts, and who has it.
+    "group.id": (),
+    "group.instance.id": (),
+    "group.protocol": ("classic",),
+    "session.timeout.ms": (),
+    "heartbeat.interval.ms": (),
+    "max.poll.interval.ms": (),
+    "partition.assignment.strategy": (),
+}
+
+
+def check_kafka(properties: Mapping[str, str]) -> None:
+    """Raise ValueError for a property of SEXTON_KAFKA_EXTRA by which an intent or an object could be lost."""
+    for name, value in properties.items():
+        allowed = _DECIDED.get(name)
+        if allowed is not None and value.strip().lower() not in allowed:
+            must = f"must be {allowed[0]}, or left out" if allowed else "Sexton itself decides, leave it out"
+            raise ValueError(f"{must}: {name}")
+
+
+def check_reports(value: str) -> None:
+    """Raise ValueError for a place of reports that is neither a folder nor `s3://bucket/prefix`."""
+    scheme, found, place = value.partition("://")
+    if not found:
+        return
+    if scheme != "s3":
+        raise ValueError(f"a folder or s3://bucket/prefix is needed: {value!r}")
+    try:
+        check_bucket(place.partition("/")[0])
+    except InvalidEvent as error:
+        raise ValueError(str(error)) from error
+
+
+def check_tenant_prefix(value: str) -> None:
+    """Raise ValueError for what is no template of a tenant's prefix."""
+    try:
+        TenantPrefix.parse(value)
+    except InvalidFormat as error:
+        raise ValueError(str(error)) from error
 
 
 def check_url(name: str, value: str) -> str:

@@ -7,7 +7,7 @@ records. A row that is too long for one chunk continues in the next under the sa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sexton.schemas.log_events import Genesis
@@ -56,6 +56,21 @@ class SnapshotChunk:
     request_grant_counts: Sequence[int]
     request_grant_owners: Sequence[int]
     request_grant_numbers: Sequence[int]
+    transactional_tenants: Sequence[int] = field(default_factory=list)
+    transactional_newest: Sequence[int] = field(default_factory=list)
+    transactional_committed: Sequence[int] = field(default_factory=list)
+    transactional_imported: Sequence[int] = field(default_factory=list)
+    transactional_places: Sequence[int] = field(default_factory=list)
+    transactional_changed: Sequence[int] = field(default_factory=list)
+    transactional_counts: Sequence[int] = field(default_factory=list)
+    transaction_numbers: Sequence[int] = field(default_factory=list)
+    transaction_statuses: Sequence[int] = field(default_factory=list)
+    transaction_bases: Sequence[int] = field(default_factory=list)
+    transaction_starts: Sequence[int] = field(default_factory=list)
+    transaction_changed: Sequence[int] = field(default_factory=list)
+    transaction_untils: Sequence[int] = field(default_factory=list)
+    transaction_closed: Sequence[int] = field(default_factory=list)
+    decommissioned: Sequence[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,8 +101,9 @@ TOPICS: tuple[TopicNeed, ...] = (
         truth=True,
     ),
     TopicNeed("generations.snapshots", 1, True, _compacted(16)),
-    # An outcome names the exceptions by key, so it can outgrow its intent.
-    TopicNeed("outcomes", 12, False, _deleted_after(30, 8)),
+    # An outcome names the exceptions by key, so it can outgrow its intent. As long as a copy of the intent is
+    # in `deferred`: a new checkpoint reads that again, and looks here for what was executed.
+    TopicNeed("outcomes", 12, False, _deleted_after(90, 8)),
     # A dead letter holds the raw bytes of what may already have been as large as allowed.
     TopicNeed("dead-letters", 3, False, _deleted_after(90, 4)),
     TopicNeed("horizons", 3, False, _compacted(1)),

@@ -19,9 +19,10 @@ from sexton.storage.calls import (
 )
 from sexton.storage.deleter import READY, BatchDeleter, open_deleter
 from sexton.storage.erasing import ErasedSlice, NewestLast, erase_slice
-from sexton.storage.errors import HINTS, InvalidBatch, NoReply, StoreRefused
+from sexton.storage.errors import HINTS, BucketUnusable, InvalidBatch, NoReply, StoreRefused
 from sexton.storage.errors_table import TABLE, Row, Scope, table_markdown
 from sexton.storage.interface import Deleter
+from sexton.storage.listing import CheckedPage, ListingFault, folders_of, pages_of
 from sexton.storage.objects import ObjectStore
 from sexton.storage.settings import StoreSettings
 from sexton.storage.signing import CredentialsUnavailable
@@ -41,7 +42,9 @@ __all__ = [
     "Aliasing",
     "BatchDeleter",
     "BatchResult",
+    "BucketUnusable",
     "Calls",
+    "CheckedPage",
     "CredentialsUnavailable",
     "Delete",
     "Deleter",
@@ -53,6 +56,7 @@ __all__ = [
     "Kind",
     "Listed",
     "ListedVersion",
+    "ListingFault",
     "NewestLast",
     "NoReply",
     "ObjectInfo",
@@ -67,7 +71,9 @@ __all__ = [
     "Versioning",
     "check_way",
     "erase_slice",
+    "folders_of",
     "open_deleter",
+    "pages_of",
     "table_markdown",
     "xml_unsafe",
 ]

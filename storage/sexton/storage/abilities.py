@@ -159,6 +159,7 @@ class Abilities:
 
     `batch_keeps` and `single_keeps` name the aliasings that DeleteObjects and DeleteObject were seen to keep
     apart from their siblings, `batch_aliases` and `single_aliases` those where the sibling went.
+    `batch_erases` and `single_erases` say whether they erase the version that is named, and no other.
     `refuses_1001` says that a batch of more than 1,000 keys was refused, `keeps_folders` that deleting `k`
     leaves the object `k/`: where it does not, that one is verified first. `why_unknown` says what could not
     be tried. Who is `strict` trusts no odd aliasing that was not seen to be kept.
@@ -170,6 +171,8 @@ class Abilities:
     refuses_1001: Ability = Ability.UNKNOWN
     batch_condition: Ability = Ability.UNKNOWN
     single_condition: Ability = Ability.UNKNOWN
+    batch_erases: Ability = Ability.UNKNOWN
+    single_erases: Ability = Ability.UNKNOWN
     batch_keeps: frozenset[str] = frozenset()
     batch_aliases: frozenset[str] = frozenset()
     single_keeps: frozenset[str] = frozenset()
@@ -190,6 +193,9 @@ class Abilities:
             "Content-MD5": self.md5,
             "conditional batch": self.batch_condition,
             "conditional delete": self.single_condition,
+            "erases versions": self.batch_erases
+            if self.batch_erases is not Ability.NO
+            else self.single_erases,
             "versioning": self.versioning,
             "object lock": self.object_lock,
             "refuses 1,001 keys": self.refuses_1001,
@@ -220,6 +226,14 @@ class Abilities:
                 return aliasing.name
         return None
 
+    def erases(self, *, batch: bool) -> bool:
+        """Return whether a version may be named: some stores make a marker then, in place of erasing it.
+
+        Not where that was seen, nor while nobody has looked and the caller is strict.
+        """
+        seen = self.batch_erases if batch else self.single_erases
+        return seen is Ability.YES or (seen is Ability.UNKNOWN and not self.strict)
+
     def lists(self, key: str) -> bool:
         """Return whether a listing that shows this name means this key, and none by another name hides it.
 
@@ -237,10 +251,17 @@ class Abilities:
 def unprobed(bucket: str, *, is_aws: bool = False) -> Abilities:
     """Return what is known of a bucket that was not probed: nothing, but that AWS keeps keys byte for byte.
 
-    It keeps every aliasing apart, and with EncodingType lists every key exactly (S3 API Reference).
+    It keeps every aliasing apart, goes by version ids, and with EncodingType lists every key exactly (S3 API
+    Reference).
     """
     kept = frozenset(aliasing.name for aliasing in ALIASINGS) if is_aws else frozenset()
-    exactly = Ability.YES if is_aws else Ability.UNKNOWN
+    yes = Ability.YES if is_aws else Ability.UNKNOWN
     return Abilities(
-        bucket, batch_keeps=kept, single_keeps=kept, lists_exactly=exactly, why_unknown=("not probed",)
+        bucket,
+        batch_keeps=kept,
+        single_keeps=kept,
+        batch_erases=yes,
+        single_erases=yes,
+        lists_exactly=yes,
+        why_unknown=("not probed",),
     )

@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from sexton.storage.errors import HINTS, NoReply, StoreRefused
+from sexton.storage.exchange import Exchange
 from sexton.storage.reply import child_text, code_of, local_name, parsed
-from sexton.storage.signing import CREDENTIAL_CODES, RequestSigner
-from sexton.storage.wire import RawReply, Wire, retry_after
+from sexton.storage.wire import RawReply, date_in, retry_after
 from sexton.storage.xml_body import xml_unsafe
 
 __all__ = [
@@ -44,25 +45,40 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One object of a listing; `exact` says whether its key stands there byte for byte."""
+    """One object of a listing; `exact` says whether its key stands there byte for byte.
+
+    `written_at` is its LastModified, None where that cannot be read.
+    """
 
     key: str
     etag: str
     size: int
     exact: bool = True
+    written_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of a listing; `after` is the key to continue after, None at the end."""
+    """A part of a listing; `after` is the key to continue after, None at the end.
+
+    What follows is as the store said it, for whoever decides by what is *not* listed: `truncated` None where
+    it does not say, `count` -1 likewise; `date` is when it was made by the store's clock (the reply's Date,
+    in whole seconds), None without one.
+    """
 
     objects: tuple[Listed, ...]
     after: str | None
+    truncated: bool | None = None
+    token: str = ""
+    count: int = -1
+    encoded: bool = True
+    folders: tuple[str, ...] = ()
+    date: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ListedVersion:
-    """One version, or delete marker, of a listing: newest first for each key; `exact` as for `Listed`."""
+    """One version, or delete marker, of a listing: newest first for each key; the rest as for `Listed`."""
 
     key: str
     version_id: str
@@ -71,6 +87,7 @@ class ListedVersion:
     etag: str = ""
     size: int = 0
     exact: bool = True
+    written_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +109,7 @@ class VersionSlice:
     versions: tuple[ListedVersion, ...]
     after: VersionMark | None
     encoded: bool = True
+    date: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +121,10 @@ class Subresource:
 
 
 class Calls:
-    """Single calls over one signer and one wire."""
+    """Single calls to a store."""
 
-    def __init__(self, signer: RequestSigner, wire: Wire) -> None:
-        self._signer = signer
-        self._wire = wire
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
 
     def head(self, bucket: str, key: str, version_id: str | None = None) -> ObjectInfo | None:
         """Return what is there under a key (or of one version), None when nothing is or a marker hides it."""
@@ -134,6 +151,9 @@ class Calls:
         reply = self.exchange("HEAD", bucket)
         if reply.status == 404:
             raise StoreRefused(f"no such bucket: {bucket}", code="NoSuchBucket", status=404)
+        if reply.status in (301, 400):
+            # The answer to a HEAD has no words: a listing, for which the same right is needed, has.
+            reply = self.exchange("GET", bucket, "", {"list-type": "2", "max-keys": "1"})
         self._check(reply, f"look for bucket {bucket}")
 
     def current_version(self, bucket: str, key: str) -> ListedVersion | None:
@@ -152,7 +172,7 @@ class Calls:
         own = tuple(version for version in page.versions if version.key == key)
         # A key stands before all others that begin with it: the first unexpected key is the end.
         more = page.after if len(own) == len(page.versions) else None
-        return VersionSlice(own, more, page.encoded or not _is_mangled(key))
+        return VersionSlice(own, more, page.encoded or not _is_mangled(key), page.date)
 
     def version_slice(
         self, bucket: str, prefix: str, after: VersionMark | None = None, limit: int = _PAGE
@@ -164,31 +184,41 @@ class Calls:
             if after.version_id:
                 query["version-id-marker"] = after.version_id
         what = f"list versions of {bucket}/{prefix!r}"
-        root = self._listing(bucket, query, "ListVersionsResult", what)
-        decoded = _Decoder(root, what)
+        root, reply = self._answered(bucket, query, "ListVersionsResult", what)
+        decoded, date = _Decoder(root, what), date_in(reply.headers)
         versions = tuple(
             _version(entry, decoded) for entry in root if local_name(entry) in ("Version", "DeleteMarker")
         )
         if child_text(root, "IsTruncated") != "true":
-            return VersionSlice(versions, None, decoded.encoded)
+            return VersionSlice(versions, None, decoded.encoded, date)
         mark = VersionMark(
             decoded(child_text(root, "NextKeyMarker")), child_text(root, "NextVersionIdMarker")
         )
         if not mark.key and versions:
             mark = VersionMark(versions[-1].key, versions[-1].version_id)
-        return VersionSlice(versions, mark, decoded.encoded)
+        return VersionSlice(versions, mark, decoded.encoded, date)
 
-    def list_slice(self, bucket: str, prefix: str, after: str | None = None, limit: int = _PAGE) -> Slice:
-        """Return up to `limit` (1 to 1000) objects that start with `prefix` and stand after `after`."""
+    def list_slice(
+        self,
+        bucket: str,
+        prefix: str,
+        after: str | None = None,
+        limit: int = _PAGE,
+        *,
+        delimiter: str = "",
+        token: str = "",
+    ) -> Slice:
+        """Return up to `limit` (1 to 1000) objects that start with `prefix` and stand after `after`.
+
+        With a `delimiter` those beyond the next one are summed up as `folders`; such a listing continues by
+        its `token`, as its last key may be one of a folder.
+        """
         query = {"list-type": "2", "prefix": prefix, "max-keys": str(limit), "encoding-type": "url"}
-        if after is not None:
-            query["start-after"] = after
+        given = {"start-after": after, "delimiter": delimiter, "continuation-token": token}
+        query.update({name: value for name, value in given.items() if value})
         what = f"list {bucket}/{prefix!r}"
-        root = self._listing(bucket, query, "ListBucketResult", what)
-        decoded = _Decoder(root, what)
-        objects = tuple(_listed(entry, decoded) for entry in root if local_name(entry) == "Contents")
-        more = child_text(root, "IsTruncated") == "true" and objects
-        return Slice(objects, objects[-1].key if more else None)
+        root, reply = self._answered(bucket, query, "ListBucketResult", what)
+        return _slice(root, reply, what)
 
     def put(self, bucket: str, key: str, body: bytes, headers: Mapping[str, str] | None = None) -> ObjectInfo:
         """Write an object under exactly this key."""
@@ -227,12 +257,7 @@ class Calls:
         body: bytes = b"",
     ) -> RawReply:
         """Send one request and return its reply, whatever it says."""
-        return self._wire.exchange(bucket, self._signer.call(method, bucket, key, query, headers, body))
-
-    def _listing(
-        self, bucket: str, query: Mapping[str, str], expected: str | None, what: str
-    ) -> ElementTree.Element:
-        return self._answered(bucket, query, expected, what)[0]
+        return self._exchange.send(method, bucket, key, query, headers, body)
 
     def _answered(
         self, bucket: str, query: Mapping[str, str], expected: str | None, what: str
@@ -240,6 +265,9 @@ class Calls:
         reply = self.exchange("GET", bucket, "", query)
         self._check(reply, what)
         root = parsed(reply.body)
+        if root is not None and (local_name(root), expected) == ("ListBucketResult", "ListVersionsResult"):
+            # A store that does not know the question takes it for the one without `versions`.
+            raise StoreRefused(f"the store has no such listing: {what}", code="NotImplemented", status=501)
         if root is None or (expected is not None and local_name(root) != expected):
             raise NoReply(
                 f"no {expected or 'XML'} in the reply: {what}: {reply.body[:80]!r}",
@@ -254,8 +282,6 @@ class Calls:
         root = parsed(reply.body)
         code = code_of(root) if root is not None else ""
         message = child_text(root, "Message") if root is not None else ""
-        if code in CREDENTIAL_CODES:
-            self._signer.forget_credentials()
         raise StoreRefused(
             f"the store refused to {what}: {code or f'HTTP {reply.status}'} {message}".strip(),
             code=code or str(reply.status),
@@ -302,9 +328,29 @@ def _unreadable(found: str, what: str) -> NoReply:
     return NoReply(f"{found} in the reply: {what}", effect_unknown=False, code="UnreadableReply")
 
 
+def _slice(root: ElementTree.Element, reply: RawReply, what: str) -> Slice:
+    decoded = _Decoder(root, what)
+    objects = tuple(_listed(entry, decoded) for entry in root if local_name(entry) == "Contents")
+    folders = [child_text(entry, "Prefix") for entry in root if local_name(entry) == "CommonPrefixes"]
+    truncated = {"true": True, "false": False}.get(child_text(root, "IsTruncated"))
+    count = child_text(root, "KeyCount")
+    return Slice(
+        objects,
+        objects[-1].key if truncated and objects else None,
+        truncated,
+        child_text(root, "NextContinuationToken"),
+        int(count) if count.isascii() and count.isdigit() else -1,
+        decoded.encoded,
+        tuple(map(decoded, folders)),
+        date_in(reply.headers),
+    )
+
+
 def _listed(entry: ElementTree.Element, decoded: _Decoder) -> Listed:
     key = decoded(child_text(entry, "Key"))
-    return Listed(key, child_text(entry, "ETag"), decoded.size(entry), decoded.is_exact(key))
+    return Listed(
+        key, child_text(entry, "ETag"), decoded.size(entry), decoded.is_exact(key), _written_at(entry)
+    )
 
 
 def _version(entry: ElementTree.Element, decoded: _Decoder) -> ListedVersion:
@@ -317,4 +363,14 @@ def _version(entry: ElementTree.Element, decoded: _Decoder) -> ListedVersion:
         child_text(entry, "ETag"),
         decoded.size(entry),
         decoded.is_exact(key),
+        _written_at(entry),
     )
+
+
+def _written_at(entry: ElementTree.Element) -> datetime | None:
+    """Return an entry's LastModified: ISO 8601 with its zone (S3 API Reference, Object)."""
+    try:
+        found = datetime.fromisoformat(child_text(entry, "LastModified"))
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None

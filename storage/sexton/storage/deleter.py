@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 
@@ -21,6 +22,8 @@ from sexton.schemas.errors import StoreUnavailable
 from sexton.storage.abilities import Abilities, Ability, Versioning, unprobed
 from sexton.storage.batches import Batches
 from sexton.storage.calls import Calls
+from sexton.storage.errors import BucketUnusable
+from sexton.storage.exchange import Exchange
 from sexton.storage.folders import beside_folders
 from sexton.storage.planning import Plan, make_plan, plain_body
 from sexton.storage.probes import look_up, probe_store
@@ -47,8 +50,9 @@ class BatchDeleter:
         self.settings = settings
         self._signer = RequestSigner(settings)
         self._wire = Wire(settings, self._signer.ca_bundle)
-        self._batches = Batches(self._signer, self._wire)
-        self.calls = Calls(self._signer, self._wire)
+        exchange = Exchange(self._signer, self._wire)
+        self._batches = Batches(exchange)
+        self.calls = Calls(exchange)
         self._abilities: dict[str, Abilities] = {}
         self._defaults: dict[str, Abilities] = {}
         self._asked: dict[str, float] = {}
@@ -93,12 +97,16 @@ class BatchDeleter:
             )
         return self._delete_planned(bucket, make_plan(items, abilities), abilities, bypass_governance)
 
+    def date_of(self, bucket: str) -> datetime | None:
+        """Return the time by the clock of the bucket's last reply, None where none has told it."""
+        return self._wire.date_of(bucket)
+
     def ask_first(self, fence: Callable[[], None]) -> None:
         """Call `fence` before each request from now on; an EnvironmentFault that it raises keeps it back."""
         self._wire.fence = fence
 
     def probe(self, bucket: str, under: str = "") -> Abilities:
-        """Return what the bucket's store can do, tried once in this process (some 80 small requests).
+        """Return what the bucket's store can do, tried once in this process (some 200 small requests).
 
         Works on keys of its own, `under` and then `.sexton-probe/`, and removes them. Raises StoreRefused or
         StoreUnavailable when the store cannot be asked now; then nothing is remembered. `delete_all` goes by
@@ -193,8 +201,7 @@ class BatchDeleter:
                 ),
             )
         for index in plan.singles:
-            given = plan.items[index]
-            item = Delete(given) if isinstance(given, str) else given
+            item = Delete.of(plan.items[index])
             gathering.add(
                 [index],
                 self._launch(
@@ -208,7 +215,7 @@ class BatchDeleter:
         if found is None:
             try:
                 host = self._signer.address(bucket).host
-            except StoreUnavailable:
+            except (StoreUnavailable, BucketUnusable):
                 # Without an address nothing is known; sending says why there is none.
                 return unprobed(bucket)
             aws = host.endswith((".amazonaws.com", ".amazonaws.com.cn"))

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from sexton.schemas.errors import StoreUnavailable
 from sexton.storage.calls import Calls
+from sexton.storage.errors import BucketUnusable
 from sexton.storage.errors_table import classify_single
 from sexton.storage.states import Delete, Effect, KeyState, Kind
 from sexton.storage.states_of import key_state, unavailable
@@ -38,7 +39,7 @@ def beside_folders(
 def _look(calls: Calls, bucket: str, key: str) -> KeyState | None:
     try:
         reply = calls.exchange("HEAD", bucket, f"{key}/")
-    except StoreUnavailable as error:
+    except (StoreUnavailable, BucketUnusable) as error:
         return replace(unavailable(error), effect=Effect.NONE)  # nothing was sent but a look
     if reply.status == 404:
         return None

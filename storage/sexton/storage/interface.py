@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from datetime import datetime
 from typing import Protocol
 
 from sexton.storage.abilities import Abilities
@@ -33,3 +34,6 @@ class Deleter(Protocol):
 
     def abilities(self, bucket: str) -> Abilities:
         """Return what is known of the bucket's store, asking nobody."""
+
+    def date_of(self, bucket: str) -> datetime | None:
+        """Return the time by the clock of the bucket's last reply, None where none has told it."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sexton.schemas.errors import StoreUnavailable
+from sexton.storage.errors import BucketUnusable
+from sexton.storage.exchange import Exchange
 from sexton.storage.reply import child_text, parsed
-from sexton.storage.signing import RequestSigner
-from sexton.storage.wire import RawReply, Wire
+from sexton.storage.wire import RawReply
 
 __all__ = ["Lock", "lock_of"]
 
@@ -23,22 +24,19 @@ class Lock:
     mode: str = ""
 
 
-def lock_of(
-    signer: RequestSigner, wire: Wire, bucket: str, key: str, version_id: str | None = None
-) -> Lock | None:
+def lock_of(exchange: Exchange, bucket: str, key: str, version_id: str | None = None) -> Lock | None:
     """Return the lock on a version (by default the current one); None without one that can be read."""
     query = {} if version_id is None else {"versionId": version_id}
     try:
-        reply = wire.exchange(bucket, signer.call("HEAD", bucket, key, query))
+        reply = exchange.send("HEAD", bucket, key, query)
         found = _of_headers(reply.headers) if reply.status == 200 else None
         if found is not None or version_id is None:
             return found
         # Some stores tell the lock of an older version only where it is asked for by name.
         retention, hold = (
-            wire.exchange(bucket, signer.call("GET", bucket, key, {**query, name: ""}))
-            for name in ("retention", "legal-hold")
+            exchange.send("GET", bucket, key, {**query, name: ""}) for name in ("retention", "legal-hold")
         )
-    except StoreUnavailable:
+    except (StoreUnavailable, BucketUnusable):
         # The refusal stands without it: the date is for people.
         return None
     until = _instant(_text_of(retention, "RetainUntilDate"))

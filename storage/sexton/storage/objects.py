@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Self
 
 from sexton.storage.calls import Calls
 from sexton.storage.errors import StoreRefused
+from sexton.storage.exchange import Exchange
 from sexton.storage.settings import StoreSettings
 from sexton.storage.signing import RequestSigner
 from sexton.storage.wire import Wire
@@ -23,7 +25,23 @@ class ObjectStore:
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
         signer = RequestSigner(settings)
-        self._calls = Calls(signer, Wire(settings, signer.ca_bundle))
+        self._wire = Wire(settings, signer.ca_bundle)
+        self._calls = Calls(Exchange(signer, self._wire))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self._wire.close()
+
+    @property
+    def calls(self) -> Calls:
+        """The same, one request at a time."""
+        return self._calls
 
     def create_bucket(self, bucket: str) -> None:
         """Create the bucket; one that is already ours is fine."""

@@ -73,7 +73,7 @@ def make_plan(items: Sequence[str | Delete], abilities: Abilities) -> Plan:
     if batch:
         # Some that looked hard fit after all: the batch takes them too.
         easy += batch
-        body = build_items([_whole(items[index]) for index in easy])
+        body = build_items([Delete.of(items[index]) for index in easy])
     return Plan(items, easy, body, singles, refused)
 
 
@@ -89,7 +89,7 @@ def _divided(
     for index, given in enumerate(items):
         if index in easy:
             continue
-        item = _whole(given)
+        item = Delete.of(given)
         if (item.key, item.version_id) in seen:
             raise InvalidBatch(f"a batch names no key and version twice: {item.key!r}")
         seen.add((item.key, item.version_id))
@@ -106,10 +106,6 @@ def _is_easy(item: str | Delete) -> bool:
     if isinstance(item, str):
         return item.isprintable() and 0 < len(item) <= MAX_KEY_BYTES // 4
     return not _is_bound(item) and item.key.isprintable() and 0 < len(item.key) <= MAX_KEY_BYTES // 4
-
-
-def _whole(item: str | Delete) -> Delete:
-    return Delete(item) if isinstance(item, str) else item
 
 
 def _way(item: Delete, abilities: Abilities) -> KeyState | str:
@@ -136,11 +132,13 @@ def _refusal(item: Delete, abilities: Abilities, way: str) -> KeyState | None:
     if aliasing is not None:
         return key_state("FoldedKey", f"{aliasing}: seen to be kept apart is only what a probe has tried")
     checked = abilities.batch_condition if batch else abilities.single_condition
-    if item.etag is None:
-        # A version that is named is its own condition: nothing else can go in its place.
-        return None
-    if item.version_id is not None:
+    if item.version_id is not None and item.etag is not None:
         return key_state("ConditionNotChecked", "no probe has tried an ETag and a version id together")
+    if item.version_id is not None and not abilities.erases(batch=batch):
+        # A version that is named is its own condition, where the store goes by it: else the newest is hidden.
+        return key_state("ConditionNotChecked", f"the store does not go by version ids in a {way} call")
+    if item.etag is None:
+        return None
     if checked is not Ability.YES:
         return key_state("ConditionNotChecked", f"the store checks an ETag in a {way} call: {checked}")
     return None

@@ -15,11 +15,11 @@ from xml.etree import ElementTree
 
 from sexton.storage.abilities import ALIASINGS, Abilities, Ability, Versioning
 from sexton.storage.batches import Batches
-from sexton.storage.calls import Calls
+from sexton.storage.calls import Calls, ObjectInfo
 from sexton.storage.errors import NoReply, StoreRefused
 from sexton.storage.reply import child_text, local_name
 from sexton.storage.states import BatchResult, Delete, Kind
-from sexton.storage.xml_body import DeleteBody, build_items
+from sexton.storage.xml_body import DeleteBody, build_items, xml_unsafe
 
 __all__ = ["NO_ETAG", "PREFIX", "look_up", "probe_store"]
 
@@ -52,7 +52,7 @@ _LISTED = (
     "\U0001f5dd",
     "0/1",
 )
-_ENVIRONMENT = (Kind.TRANSIENT, Kind.UNKNOWN, Kind.ENVIRONMENT)
+_RAISED = (Kind.TRANSIENT, Kind.UNKNOWN, Kind.ENVIRONMENT, Kind.UNUSABLE)
 
 T = TypeVar("T")
 
@@ -78,19 +78,28 @@ class _Probe:
         try:
             return call()
         except StoreRefused as refused:
-            if refused.kind in _ENVIRONMENT or refused.code == "NoSuchBucket" or refused.status in (429, 503):
+            if _is_about_more(refused):
                 raise
             self.why.append(f"{what}: {refused.code}")
             return None
 
     def put(self, key: str) -> str | None:
         """Write a small object and return its ETag, None when the store does not take such a key."""
+        made = self._put(key)
+        return None if made is None else made.etag
+
+    def put_version(self, key: str) -> str | None:
+        """Write a small object and return its version id, None or nothing where there is none."""
+        made = self._put(key)
+        return None if made is None else made.version_id
+
+    def _put(self, key: str) -> ObjectInfo | None:
         try:
             put = self.calls.put(self.bucket, key, key.encode())
         except StoreRefused:
             return None
         self.made.append(Delete(key, version_id=put.version_id or None))
-        return put.etag
+        return put
 
     def is_there(self, key: str) -> bool:
         """Return whether the object is there."""
@@ -114,7 +123,7 @@ class _Probe:
 
 
 def probe_store(calls: Calls, batches: Batches, bucket: str, under: str = "") -> Abilities:
-    """Try what the bucket's store can do; some 80 small requests, on keys that all begin with `under`.
+    """Try what the bucket's store can do; some 200 small requests, on keys that all begin with `under`.
 
     Raises StoreRefused when the bucket is missing or throttled, StoreUnavailable when nobody answers.
     """
@@ -130,7 +139,7 @@ def probe_store(calls: Calls, batches: Batches, bucket: str, under: str = "") ->
         try:
             found |= _trials(probe, versioning)
         finally:
-            _clean_up(probe, versioning)
+            _clean_up(probe, versioning, by_listing=found.get("lists_exactly") is Ability.YES)
     return Abilities(bucket, **found, why_unknown=tuple(probe.why))  # type: ignore[arg-type]
 
 
@@ -166,6 +175,8 @@ def _trials(probe: _Probe, versioning: Versioning) -> Mapping[str, object]:
         "refuses_1001": _limit(probe, versioning),
         "batch_condition": _condition(probe, "batch", probe.delete),
         "single_condition": _condition(probe, "single", probe.delete_one),
+        "batch_erases": _erases(probe, versioning, "batch", probe.delete),
+        "single_erases": _erases(probe, versioning, "single", probe.delete_one),
         **aliasings,
         **_listing(probe),
     }
@@ -178,7 +189,7 @@ def _object_lock(probe: _Probe) -> tuple[Ability, bool]:
     except StoreRefused as refused:
         if refused.status == 404:
             return Ability.NO, False
-        if refused.kind is Kind.TRANSIENT or refused.status in (429, 503):
+        if _is_about_more(refused):
             raise
         probe.why.append(f"object-lock: {refused.code}")
         return Ability.UNKNOWN, False
@@ -203,6 +214,11 @@ def _versioning(probe: _Probe) -> tuple[Versioning, Ability]:
         return Versioning.UNKNOWN, keeps
     states = {"Enabled": Versioning.ON, "Suspended": Versioning.SUSPENDED}
     return states.get(child_text(answer.root, "Status"), Versioning.OFF), keeps
+
+
+def _is_about_more(refused: StoreRefused) -> bool:
+    """Return whether a refusal is no answer to what was asked: the store is busy, or there is no bucket."""
+    return refused.kind in _RAISED or refused.code == "NoSuchBucket" or refused.status in (429, 503)
 
 
 def _tells(probe: _Probe, what: str, root: ElementTree.Element, word: str) -> bool:
@@ -248,6 +264,17 @@ def _condition(probe: _Probe, way: str, delete: Callable[[Delete], bool]) -> Abi
         return Ability.UNKNOWN
     refused = not delete(Delete(key, NO_ETAG)) and probe.is_there(key)
     return Ability.of(refused and delete(Delete(key, etag)) and not probe.is_there(key))
+
+
+def _erases(probe: _Probe, versioning: Versioning, way: str, delete: Callable[[Delete], bool]) -> Ability:
+    """Return whether naming an older version erases it, and leaves the newest one to be seen."""
+    key = f"{probe.prefix}version-{way}"
+    versions = [probe.put_version(key) for _ in range(2)] if versioning is Versioning.ON else []
+    if not all(versions) or len(set(versions)) < 2:
+        return Ability.UNKNOWN
+    gone = delete(Delete(key, version_id=versions[0]))
+    left = [probe.calls.head(probe.bucket, key, version) is not None for version in versions]
+    return Ability.of(gone and left == [False, True] and probe.is_there(key))
 
 
 def _folders(probe: _Probe, aliases: frozenset[str]) -> Ability:
@@ -316,12 +343,13 @@ def _listing(probe: _Probe) -> Mapping[str, Ability]:
     }
 
 
-def _clean_up(probe: _Probe, versioning: Versioning) -> None:
+def _clean_up(probe: _Probe, versioning: Versioning, *, by_listing: bool) -> None:
     """Remove what the probe has made; what cannot be removed is reported.
 
-    By name first: a listing that is not exact shows other names than those that were put.
+    By name first, unless the listing was seen to be exact: another shows other names than those that were
+    put.
     """
-    for item in list(probe.made):
+    for item in () if by_listing else tuple(probe.made):
         probe.ask("clean up", lambda: probe.delete_one(item))  # noqa: B023
     for prefix in (probe.prefix,) if probe.under else (probe.prefix, "/" + probe.prefix):
         left = probe.ask("clean up", lambda: _remove(probe, prefix, versioning))  # noqa: B023
@@ -336,13 +364,18 @@ def _remove(probe: _Probe, prefix: str, versioning: Versioning) -> bool:
         if not items:
             return False
         for item in items:
-            # One by one and through the path: a key of any kind goes that way.
-            probe.delete_one(item)
+            # One by one and through the path: a key of any kind goes that way, unless a proxy spoils it.
+            if not probe.delete_one(item) and not xml_unsafe(item.key):
+                probe.delete(item)
     return bool(_present(probe, prefix, versioning))
 
 
 def _present(probe: _Probe, prefix: str, versioning: Versioning) -> list[Delete]:
-    if versioning is Versioning.OFF:
-        return [Delete(entry.key) for entry in probe.calls.list_slice(probe.bucket, prefix).objects]
-    page = probe.calls.version_slice(probe.bucket, prefix)
-    return [Delete(version.key, version_id=version.version_id) for version in page.versions]
+    try:
+        if versioning is not Versioning.OFF:
+            page = probe.calls.version_slice(probe.bucket, prefix)
+            return [Delete(version.key, version_id=version.version_id) for version in page.versions]
+    except StoreRefused as refused:
+        if refused.status not in (405, 501):  # without such a listing it keeps no versions, or tells none
+            raise
+    return [Delete(entry.key) for entry in probe.calls.list_slice(probe.bucket, prefix).objects]

@@ -15,6 +15,7 @@ class StoreSettings:
     """The store's address and limits; hashable and picklable, it holds no secret and no connection.
 
     `endpoint_url` None lets botocore choose (AWS, or the endpoint variables and profiles it knows).
+    `requester_pays` agrees to pay for requests to other accounts' buckets.
     Credentials come the usual AWS ways, in the process that uses these settings.
     """
 
@@ -23,6 +24,7 @@ class StoreSettings:
     requests_in_flight: int = 8
     connect_timeout_s: float = 5.0
     read_timeout_s: float = 30.0
+    requester_pays: bool = False
 
     @classmethod
     def of(cls, settings: Settings) -> StoreSettings:
@@ -32,6 +34,7 @@ class StoreSettings:
             region=settings.s3_region,
             requests_in_flight=settings.reaper_requests_in_flight,
             read_timeout_s=settings.s3_read_timeout_s,
+            requester_pays=settings.s3_requester_pays,
         )
 
     def __post_init__(self) -> None:

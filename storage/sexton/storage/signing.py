@@ -25,9 +25,10 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ParamValidationError
 from botocore.loaders import Loader, create_loader
 
+from sexton.schemas.checks import DIRECTORY_BUCKET, is_directory_bucket
 from sexton.schemas.errors import InvalidSettings, StoreUnavailable
 from sexton.schemas.memo import cache
-from sexton.storage.errors import InvalidBatch
+from sexton.storage.errors import BucketUnusable
 from sexton.storage.settings import StoreSettings
 from sexton.storage.sigv4 import Signing, signed_headers
 
@@ -46,6 +47,7 @@ CREDENTIAL_CODES = ("ExpiredToken", "InvalidToken", "InvalidAccessKeyId", "Token
 """Codes by which a store says that these credentials are no longer, or not, good."""
 
 _RESOLVE_EVERY_S = 2.0
+_REQUESTER_PAYS = {"x-amz-request-payer": "requester"}
 _WITH_BODY = ("PUT", "POST")
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
@@ -81,23 +83,20 @@ class RequestSigner:
 
     def __init__(self, settings: StoreSettings) -> None:
         self._lock = threading.Lock()
+        self._settings = settings
         self._addresses: dict[str, BucketAddress] = {}
+        self._clients: dict[str, Any] = {}
         self._captured: AWSPreparedRequest | None = None
         try:
-            session = botocore.session.Session()
-            session.register_component("data_loader", _models(session.get_config_variable("data_path")))
-            self._client: Any = session.create_client(
-                "s3",
-                region_name=settings.region,
-                endpoint_url=settings.endpoint_url,
-                config=Config(retries={"total_max_attempts": 1}),
-            )
-            self._credentials = session.get_credentials()
+            self._session = botocore.session.Session()
+            models = _models(self._session.get_config_variable("data_path"))
+            self._session.register_component("data_loader", models)
+            self._client(settings.region)
+            self._credentials = self._session.get_credentials()
             self._resolved_at = time.monotonic()
-            self.ca_bundle: str | None = session.get_config_variable("ca_bundle")
+            self.ca_bundle: str | None = self._session.get_config_variable("ca_bundle")
         except (BotoCoreError, ValueError) as error:
             raise InvalidSettings(f"the S3 client cannot be made: {error}") from error
-        self._client.meta.events.register("before-send.s3.DeleteObjects", self._capture)
 
     def forget_credentials(self) -> None:
         """Look for credentials anew: the store refused these, and a file may hold newer ones by now.
@@ -113,21 +112,27 @@ class RequestSigner:
     def address(self, bucket: str) -> BucketAddress:
         """Return the bucket's address, asked of botocore once.
 
-        Raises InvalidBatch for what is no bucket name, CredentialsUnavailable without credentials.
+        Raises BucketUnusable for a bucket that botocore leads nowhere, CredentialsUnavailable without
+        credentials.
         """
         found = self._addresses.get(bucket)
         if found is None:
             with self._lock:
-                found = self._addresses.get(bucket) or self._ask_botocore(bucket)
+                found = self._addresses.get(bucket) or self._ask_botocore(bucket, self._settings.region)
                 self._addresses[bucket] = found
         return found
 
-    def request(
-        self, bucket: str, body: bytes, headers: Mapping[str, str] | None = None
-    ) -> AWSPreparedRequest:
-        """Return a DeleteObjects request with a CRC32, or with the checksum that `headers` bring."""
-        own = {"Content-Type": "application/xml", **(checksum_headers(body) if headers is None else headers)}
-        return self._signed("POST", self.address(bucket), "", {"delete": ""}, own, body)
+    def move(self, bucket: str, region: str) -> BucketAddress | None:
+        """Return the bucket's address in the region that its store names, from now on; None without one."""
+        with self._lock:
+            found = self._addresses.get(bucket)
+            if found is None or found.region != region:
+                try:
+                    found = self._ask_botocore(bucket, region)
+                except (StoreUnavailable, BucketUnusable):
+                    return None
+                self._addresses[bucket] = found
+            return found
 
     def call(
         self,
@@ -139,17 +144,18 @@ class RequestSigner:
         body: bytes = b"",
     ) -> AWSPreparedRequest:
         """Return a request about one key (the bucket when it is empty), its bytes percent-encoded, once."""
-        return self._signed(method, self.address(bucket), key, query or {}, headers or {}, body)
+        return self.signed(self.address(bucket), method, key, query, headers, body)
 
-    def _signed(
+    def signed(
         self,
-        method: str,
         address: BucketAddress,
-        key: str,
-        query: Mapping[str, str],
-        headers: Mapping[str, str],
-        body: bytes,
+        method: str,
+        key: str = "",
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
     ) -> AWSPreparedRequest:
+        """Return such a request to an address; raises CredentialsUnavailable."""
         try:
             # Asked anew each time: refreshable credentials change while the process lives.
             frozen: Any = self._credentials.get_frozen_credentials() if self._credentials else None
@@ -161,33 +167,64 @@ class RequestSigner:
             raise CredentialsUnavailable("no AWS credentials can be found", hint=_CREDENTIALS_HINT)
         path = address.path + ("/" + quote(key, safe="/~") if key or not address.path else "")
         pairs = "&".join(
-            sorted([f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query.items()])
+            sorted(
+                [f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in (query or {}).items()]
+            )
         )
         signing = Signing(frozen.access_key, frozen.secret_key, frozen.token, address.region, address.service)
-        sent: Any = signed_headers(
-            method, address.host, path, pairs, headers, body, signing, datetime.now(UTC)
-        )
+        own = {**(headers or {}), **(_REQUESTER_PAYS if self._settings.requester_pays else {})}
+        sent: Any = signed_headers(method, address.host, path, pairs, own, body, signing, datetime.now(UTC))
         sent["Host"], sent["User-Agent"] = address.host, address.user_agent
         if body or method in _WITH_BODY:
             sent["Content-Length"] = str(len(body))
         url = f"{address.origin}{path}"
         return AWSPreparedRequest(method, f"{url}?{pairs}" if pairs else url, sent, body, False)
 
-    def _ask_botocore(self, bucket: str) -> BucketAddress:
+    def _client(self, region: str) -> Any:
+        if region not in self._clients:
+            client: Any = self._session.create_client(
+                "s3",
+                region_name=region,
+                endpoint_url=self._settings.endpoint_url,
+                config=Config(retries={"total_max_attempts": 1}),
+            )
+            client.meta.events.register("before-send.s3.DeleteObjects", self._capture)
+            self._clients[region] = client
+        return self._clients[region]
+
+    def _ask_botocore(self, bucket: str, region: str) -> BucketAddress:
+        if is_directory_bucket(bucket):
+            # Not asked of botocore: it would open a session at AWS, to sign for this one bucket.
+            hint = "give a general purpose bucket"
+            raise BucketUnusable(f"{DIRECTORY_BUCKET}: {bucket}", code="UnsupportedBucket", hint=hint)
+        try:
+            return self._led_to(bucket, region)
+        except ParamValidationError as error:
+            raise BucketUnusable(f"not a bucket name: {bucket!r}", code="NotABucketName") from error
+        except Exception as error:
+            # Whatever botocore raises for one bucket is that bucket's, unless it raises it for any.
+            self._check_client(region)
+            raise BucketUnusable(
+                f"there is no way to the bucket: {bucket}: {error}", code="UnsupportedBucket"
+            ) from error
+
+    def _check_client(self, region: str) -> None:
+        try:
+            self._led_to("sexton", region)
+        except Exception as error:
+            raise CredentialsUnavailable(
+                f"the addresses of buckets cannot be determined: {error}", hint=_CREDENTIALS_HINT
+            ) from error
+
+    def _led_to(self, bucket: str, region: str) -> BucketAddress:
         # A real call with a dummy key, taken off the line just before it is sent: so path or virtual-host
         # addressing, dual-stack, FIPS, access points and endpoint variables are what botocore makes of them.
-        try:
-            self._client.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "address"}]})
-        except ParamValidationError as error:
-            raise InvalidBatch(f"not a bucket name: {bucket!r}") from error
-        except BotoCoreError as error:
-            raise CredentialsUnavailable(
-                f"the bucket's address cannot be determined: {bucket}: {error}", hint=_CREDENTIALS_HINT
-            ) from error
+        self._captured = None
+        self._client(region).delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "address"}]})
         captured, self._captured = self._captured, None
         if captured is None:
-            raise StoreUnavailable(f"the bucket's address cannot be determined: {bucket}")
-        return _address(bucket, captured)
+            raise StoreUnavailable("botocore has sent nothing")
+        return _address(captured)
 
     def _capture(self, request: AWSPreparedRequest, **_: object) -> Any:
         self._captured = request
@@ -218,13 +255,12 @@ def md5_headers(body: bytes) -> dict[str, str]:
     return {"Content-MD5": base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()}
 
 
-def _address(bucket: str, request: AWSPreparedRequest) -> BucketAddress:
+def _address(request: AWSPreparedRequest) -> BucketAddress:
     scope = _SCOPE.match(_header(request, "Authorization"))
     if scope is None:
-        raise InvalidSettings(
-            f"the bucket wants another signature than SigV4: {bucket}",
-            hint="directory buckets and multi-region access points are not supported",
-        )
+        raise ValueError("it wants another signature than SigV4")
+    if scope[2] != "s3":
+        raise ValueError(f"it belongs to the service {scope[2]}")
     url = urlsplit(request.url)
     path = url.path.rstrip("/")
     return BucketAddress(

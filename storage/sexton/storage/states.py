@@ -16,10 +16,11 @@ __all__ = ["BatchResult", "Delete", "Effect", "ErrorClass", "KeyState", "Kind", 
 
 
 class ErrorClass(StrEnum):
-    """The four classes of errors; the third one has two reaches."""
+    """The four classes of errors; the second and the third have two reaches."""
 
     TRANSIENT = "a: per key, transient"
     FINAL = "b: per key, final"
+    UNUSABLE = "b: one bucket, final"
     BUCKET = "c: environment of one bucket"
     ENVIRONMENT = "c: environment of all"
     UNKNOWN = "d: unknown effect"
@@ -34,6 +35,7 @@ class Kind(StrEnum):
     TRANSIENT = "transient"
     FINAL = "final"
     REFUSED = "refused"
+    UNUSABLE = "unusable"
     BUCKET = "bucket"
     ENVIRONMENT = "environment"
     UNACCOUNTED = "unaccounted"
@@ -49,6 +51,7 @@ _CLASSES = {
     Kind.TRANSIENT: ErrorClass.TRANSIENT,
     Kind.FINAL: ErrorClass.FINAL,
     Kind.REFUSED: ErrorClass.FINAL,
+    Kind.UNUSABLE: ErrorClass.UNUSABLE,
     Kind.BUCKET: ErrorClass.BUCKET,
     Kind.ENVIRONMENT: ErrorClass.ENVIRONMENT,
     Kind.UNACCOUNTED: ErrorClass.UNKNOWN,
@@ -75,6 +78,11 @@ class Delete:
     key: str
     etag: str | None = None
     version_id: str | None = None
+
+    @classmethod
+    def of(cls, item: str | Delete) -> Delete:
+        """Return an item; a `str` is a plain key."""
+        return cls(item) if isinstance(item, str) else item
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,21 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 from sexton.schemas.errors import StoreUnavailable
-from sexton.storage.errors import NoReply
-from sexton.storage.errors_table import Scope, classify
+from sexton.storage.errors import HINTS, NoReply, StoreRefused
+from sexton.storage.errors_table import Scope, classify, classify_single
 from sexton.storage.reply import child_text, code_of, local_name, parsed
 from sexton.storage.states import BatchResult, Delete, Effect, KeyState, Kind
 from sexton.storage.wire import RawReply, retry_after
 
-__all__ = ["fault_result", "key_state", "read_reply", "request_fault", "unavailable", "unreadable"]
+__all__ = [
+    "fault_result",
+    "key_state",
+    "read_reply",
+    "read_single",
+    "request_fault",
+    "unavailable",
+    "unreadable",
+]
 
 _SHOWN = 80  # characters of an unexpected key: it stands in the message of each of its neighbours
 
@@ -33,10 +41,15 @@ class _Entry:
     message: str
     marker: str | None
 
-    @property
-    def made_marker(self) -> bool:
-        # An entry with a version id reports the erasing of that version, be it a marker, not a new marker.
-        return self.marker is not None and self.version_id is None
+    def made_marker(self, item: Delete) -> bool:
+        """Return whether it reports a new marker, and not the erasing of the version that was named."""
+        # That may be a marker itself; some stores name it as the marker alone, and some without an id.
+        named = item.version_id is not None and self.marker in ("", item.version_id)
+        return self.marker is not None and self.version_id is None and not named
+
+    def erased_marker(self, item: Delete) -> bool:
+        """Return whether it reports the erasing of a marker."""
+        return self.marker is not None and not self.made_marker(item)
 
 
 @dataclass(slots=True)
@@ -62,12 +75,43 @@ def read_reply(bucket: str, items: Sequence[Delete], reply: RawReply) -> BatchRe
         bucket,
         len(items),
         states,
-        {i: reading.message[i][0].marker or "" for i in gone if reading.message[i][0].made_marker},
-        frozenset(i for i in gone if _erased_marker(reading.message[i][0])),
+        {i: reading.message[i][0].marker or "" for i in gone if reading.message[i][0].made_marker(items[i])},
+        frozenset(i for i in gone if reading.message[i][0].erased_marker(items[i])),
         (reply.request_id,) if reply.request_id else (),
         Effect.UNKNOWN if unknown else Effect.KNOWN,
         retry_after_s=retry_after(reply.headers),
     )
+
+
+def read_single(bucket: str, item: Delete, reply: RawReply) -> BatchResult:
+    """Return what became of an item that went by a call of its own."""
+    ids = (reply.request_id,) if reply.request_id else ()
+    if reply.status == 204 or (reply.status == 200 and not reply.body):
+        is_marker = reply.headers.get("x-amz-delete-marker") == "true"
+        version = reply.headers.get("x-amz-version-id", "")
+        hidden = is_marker and item.version_id is None
+        if is_marker and not hidden and version not in ("", item.version_id):
+            state = key_state(
+                "MarkerInstead", "a delete marker was made: the store does not go by version ids"
+            )
+            return BatchResult(bucket, 1, {0: state}, {0: version}, request_ids=ids)
+        erased = frozenset((0,)) if is_marker and not hidden else frozenset[int]()
+        return BatchResult(bucket, 1, {}, {0: version} if hidden else {}, erased, ids)
+    if reply.status < 300:
+        fault = request_fault(reply)
+        assert fault is not None
+        return fault_result(bucket, 1, fault, reply.request_id)
+    root = parsed(reply.body)
+    code = code_of(root) if root is not None else ""
+    message = child_text(root, "Message") if root is not None else ""
+    row = classify_single(code, reply.status)
+    wait = retry_after(reply.headers)
+    state = KeyState(row.kind, code or str(reply.status), message, reply.status, row.effect, wait)
+    if row.scope is Scope.REQUEST:
+        return fault_result(bucket, 1, state, reply.request_id)
+    unknown = row.kind in (Kind.UNKNOWN, Kind.UNACCOUNTED)
+    effect = Effect.UNKNOWN if unknown else Effect.KNOWN
+    return BatchResult(bucket, 1, {0: state}, request_ids=ids, effect=effect, retry_after_s=wait)
 
 
 def request_fault(reply: RawReply) -> KeyState | None:
@@ -83,11 +127,18 @@ def request_fault(reply: RawReply) -> KeyState | None:
     if not message:
         message = f"HTTP {reply.status}, {reply.body[:80]!r}" if reply.body else f"HTTP {reply.status}"
     row = classify(Scope.REQUEST, code, reply.status)
+    if row.kind is Kind.UNUSABLE and code in HINTS:
+        message = f"{message} ({HINTS[code]})"
     return KeyState(row.kind, code, message, reply.status, row.effect, retry_after(reply.headers))
 
 
-def unavailable(error: StoreUnavailable) -> KeyState:
-    """Return the state of what was asked of a store that did not answer, or without credentials."""
+def unavailable(error: StoreUnavailable | StoreRefused) -> KeyState:
+    """Return the state of what was asked of a store that did not answer or refused, or not at all."""
+    if isinstance(error, StoreRefused):
+        row = classify(Scope.REQUEST, error.code, error.status)
+        message = error.with_hint if row.kind is Kind.UNUSABLE else str(error)
+        wait = error.retry_after_s
+        return KeyState(row.kind, error.code, message, error.status, row.effect, retry_after_s=wait)
     code = error.code if isinstance(error, NoReply) else "CredentialsUnavailable"
     row = classify(Scope.REQUEST, code, 0)
     return KeyState(row.kind, code, error.with_hint, 0, row.effect)
@@ -146,7 +197,8 @@ def _assign(items: Sequence[Delete], entries: Sequence[_Entry]) -> _Reading:
     reading = _Reading(items, [[] for _ in items])
     for entry in entries:
         indexes = of_key.get(entry.key, [])
-        index = exact.get((entry.key, entry.version_id))
+        erased = exact.get((entry.key, entry.marker)) if entry.marker and not entry.version_id else None
+        index = exact.get((entry.key, entry.version_id)) if erased is None else erased
         if index is None and len(indexes) == 1 and _may_be(items[indexes[0]], entry):
             # Some stores leave the version id out of the reply, or tell that of the new marker.
             index = indexes[0]
@@ -171,7 +223,12 @@ def _state(reading: _Reading, index: int) -> KeyState | None:
         words = ", ".join(entry.code or "Error" if entry.is_error else "Deleted" for entry in entries[:3])
         return key_state("AmbiguousReply", f"named {len(entries)} times: {words}")
     (entry,) = entries
-    return key_state(entry.code or "Error", entry.message) if entry.is_error else None
+    if entry.is_error:
+        return key_state(entry.code or "Error", entry.message)
+    item = reading.items[index]
+    if item.version_id is not None and entry.made_marker(item):
+        return key_state("MarkerInstead", "a delete marker was made: the store does not go by version ids")
+    return None
 
 
 def _uncertain(reading: _Reading, states: Mapping[int, KeyState]) -> dict[int, KeyState]:
@@ -196,7 +253,3 @@ def _uncertain(reading: _Reading, states: Mapping[int, KeyState]) -> dict[int, K
 def _loose(key: str) -> str:
     """Return what is left of a key under every folding that a store might do: its letters and digits."""
     return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", key).casefold()))
-
-
-def _erased_marker(entry: _Entry) -> bool:
-    return entry.marker is not None and entry.version_id is not None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import Any
@@ -26,7 +27,7 @@ from sexton.storage.proxies import Route, find_route
 from sexton.storage.settings import StoreSettings
 from sexton.storage.trust import Trust, load_trust
 
-__all__ = ["RawReply", "Wire", "check_way", "open_to_all", "retry_after"]
+__all__ = ["RawReply", "Wire", "check_way", "date_in", "open_to_all", "retry_after"]
 
 _OF_ONE_BUCKET = {
     "EndpointUnreachable": "BucketHostUnreachable",
@@ -73,6 +74,7 @@ class Wire:
         self._closed = False
         self._lock = threading.Lock()
         self._trust: Trust | None = None
+        self._dates: dict[str, tuple[float, str]] = {}
         self.fence: Callable[[], None] = open_to_all
         try:
             endpoint = settings.endpoint_url
@@ -104,7 +106,18 @@ class Wire:
         finally:
             if connection is not None:
                 self._give_back(origin, connection)
+        if (date := reply.headers.get("date")) is not None:
+            self._dates[bucket] = (time.monotonic(), date)
         return RawReply(reply.status, reply.headers.get("x-amz-request-id", ""), reply.body, reply.headers)
+
+    def date_of(self, bucket: str) -> datetime | None:
+        """Return the time by the clock of the bucket's last reply, None where none has told it.
+
+        That is its Date (RFC 9110, 6.6.1: whole seconds) and what has passed here since it came.
+        """
+        came, date = self._dates.get(bucket, (0.0, ""))
+        then = date_in({"date": date})
+        return then + timedelta(seconds=time.monotonic() - came) if then is not None else None
 
     def folds_paths(self, url: str) -> bool:
         """Return whether a proxy reads the path of a URL: if it normalises it, the signature is wrong."""
@@ -167,7 +180,8 @@ class Wire:
         code = broken.code
         if isinstance(broken, Unsent):
             # A host of the bucket's own that cannot be reached says nothing about the other buckets.
-            if broken.of_host and (address.hostname or "").startswith(f"{bucket}."):
+            own = (address.hostname or "").startswith(f"{bucket}.") or bucket.startswith("arn:")
+            if broken.of_host and own:
                 code = _OF_ONE_BUCKET.get(code, code)
             message = f"no connection to the store, nothing was sent: {where}: {broken}"
             return NoReply(message, effect_unknown=False, hint=broken.hint, code=code)
@@ -187,6 +201,15 @@ def check_way(settings: StoreSettings) -> None:
     Raises InvalidSettings. For whoever starts others that reach the store: they would fail one by one.
     """
     Wire(settings, botocore.session.Session().get_config_variable("ca_bundle")).close()
+
+
+def date_in(headers: Mapping[str, str]) -> datetime | None:
+    """Return a reply's Date (RFC 9110, 6.6.1: whole seconds), None where it has none that can be read."""
+    try:
+        found = parsedate_to_datetime(headers.get("date", ""))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if found.tzinfo is not None else None
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:

@@ -13,15 +13,21 @@ from sexton.schemas.guards import Guard, KeyCondition
 
 __all__ = ["DeleteObjects"]
 
+_LONGEST_PAUSE_S = 30 * 24 * 60 * 60  # the delay queue keeps what waits for three times as long
+
 
 @dataclass(frozen=True, slots=True)
 class DeleteObjects(ActionRoom):
-    """Delete the named keys, phase by phase: one starts when the one before it is acknowledged gone."""
+    """Delete the named keys, phase by phase: one starts when the one before it is acknowledged gone.
+
+    With `pause_s` it starts no sooner than so many seconds after that.
+    """
 
     bucket: str
     phases: Sequence[Sequence[str]]
     mode: DeleteMode = DeleteMode.HIDE
     bypass_governance: bool = False
+    pause_s: int = 0
 
     @property
     def place(self) -> str:
@@ -39,6 +45,11 @@ class DeleteObjects(ActionRoom):
         return self.phases
 
     @property
+    def pause_between_s(self) -> int:
+        """The pause."""
+        return self.pause_s
+
+    @property
     def bypasses_governance(self) -> bool:
         """Whether it asks to delete what governance retention locks."""
         return self.bypass_governance
@@ -50,6 +61,8 @@ class DeleteObjects(ActionRoom):
             raise InvalidEvent("delete_objects needs at least one key in each phase")
         for phase in self.phases:
             check_keys(phase)
+        if not 0 <= self.pause_s <= _LONGEST_PAUSE_S:
+            raise InvalidEvent(f"a pause has 0 to {_LONGEST_PAUSE_S} seconds: {self.pause_s}")
 
     def check_conditions(self, conditions: Set[str]) -> None:
         """Raise InvalidEvent for a condition on another key: nobody would check it."""

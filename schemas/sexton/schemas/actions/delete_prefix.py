@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from sexton.schemas.actions.room import ActionRoom, DeleteMode, Refusal
 from sexton.schemas.checks import check_bucket, check_keys
@@ -14,13 +15,19 @@ __all__ = ["DeletePrefix"]
 
 @dataclass(frozen=True, slots=True)
 class DeletePrefix(ActionRoom):
-    """Delete everything under a prefix that ends in `/`; `tombstone`, when named, goes last."""
+    """Delete what lies under a prefix that ends in `/`; `tombstone`, when named, goes last.
+
+    With `suffix` only names that end in it. Only objects that were written up to `written_before` by the
+    store's clock; without it, up to the store's date at the first listing.
+    """
 
     bucket: str
     prefix: str
     mode: DeleteMode = DeleteMode.HIDE
     bypass_governance: bool = False
     tombstone: str | None = None
+    suffix: str | None = None
+    written_before: datetime | None = None
 
     @property
     def place(self) -> str:
@@ -31,6 +38,10 @@ class DeletePrefix(ActionRoom):
     def reaches(self) -> Sequence[str]:
         """The prefix, and the tombstone, which need not lie under it."""
         return [self.prefix] if self.tombstone is None else [self.prefix, self.tombstone]
+
+    def may_delete(self, key: str) -> bool:
+        """Return whether the key lies under the prefix, or is the tombstone."""
+        return key == self.tombstone or (key.startswith(self.prefix) and key.endswith(self.suffix or ""))
 
     @property
     def bypasses_governance(self) -> bool:
@@ -44,6 +55,8 @@ class DeletePrefix(ActionRoom):
             check_keys([self.prefix])
         if self.tombstone is not None:
             check_keys([self.tombstone])
+        if self.suffix is not None:
+            check_keys([self.suffix])
 
     def refusal(self, min_depth: int = 1) -> Refusal | None:
         """Return why such a prefix is never deleted; a whole bucket never is, whatever the settings ask."""
@@ -64,7 +77,7 @@ class DeletePrefix(ActionRoom):
     def guards_missing(self, guards: Sequence[Guard], conditions: dict[str, KeyCondition]) -> Refusal | None:
         """Return that nobody has given all of it up: others are about what the owner knew of it."""
         if not any(guard.allows_prefix for guard in guards):
-            detail = "a whole prefix is only deleted when its owner has given it up"
+            detail = "a whole prefix is only deleted when it was given up, or its transaction rejected"
             return Refusal("prefix-needs-promise", detail)
         if any(guard.names_keys for guard in guards):
             return Refusal("unchanged-without-keys", "no store checks a condition for a whole prefix")
@@ -73,7 +86,7 @@ class DeletePrefix(ActionRoom):
     @property
     def text(self) -> str:
         """The prefix."""
-        return f"delete s3://{self.bucket}/{self.prefix}*"
+        return f"delete s3://{self.bucket}/{self.prefix}*{self.suffix or ''}"
 
 
 def _refused(detail: str) -> Refusal:

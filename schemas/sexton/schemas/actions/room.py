@@ -52,6 +52,11 @@ class ActionRoom:
         return ()
 
     @property
+    def pause_between_s(self) -> int:
+        """How many seconds after a phase is gone the next one starts, at the soonest."""
+        return 0
+
+    @property
     def reaches(self) -> Sequence[str]:
         """What all that it may delete begins with: the whole key, or the prefix."""
         return self.keys
@@ -77,6 +82,10 @@ class ActionRoom:
     def guards_missing(self, guards: Sequence[Guard], conditions: dict[str, KeyCondition]) -> Refusal | None:
         """Return why these guards, if they hold, do not make it safe; None if they do."""
         return None
+
+    def may_delete(self, key: str) -> bool:
+        """Return whether an object of this key may go by it."""
+        return key in self.keys
 
     def for_keys(self, keys: Set[str]) -> Self | None:
         """Return the action for these of its keys alone, None if it has none of them."""

@@ -12,10 +12,14 @@ __all__ = ["BoundaryGuard"]
 
 @dataclass(frozen=True, slots=True)
 class BoundaryGuard(GuardRoom):
-    """True once the durable boundary of the namespace is at least `id`."""
+    """True once the durable boundary of the namespace is at least `id`.
+
+    `floor` is the boundary that its collector saw: one that is lower now, or gone, is an alarm and no pass.
+    """
 
     namespace: str
     id: int
+    floor: int | None = None
 
     def check(self) -> None:
         """Raise InvalidEvent without a namespace."""

@@ -18,6 +18,11 @@ class NotBeforeGuard(GuardRoom):
     instant: datetime
 
     @property
+    def holds_after(self) -> datetime:
+        """The instant."""
+        return self.instant
+
+    @property
     def text(self) -> str:
         """The instant, in UTC."""
         return f"after {instant_text(self.instant)}"

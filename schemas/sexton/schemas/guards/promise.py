@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from sexton.schemas.errors import InvalidEvent
 from sexton.schemas.guards.room import GuardRoom
@@ -17,12 +16,15 @@ class PromiseGuard(GuardRoom):
 
     operation: str
 
-    allows_prefix: ClassVar[bool] = True
-
     def check(self) -> None:
         """Raise InvalidEvent without an operation."""
         if not self.operation:
             raise InvalidEvent("a promise needs an operation id")
+
+    @property
+    def allows_prefix(self) -> bool:
+        """All that lies there was given up."""
+        return True
 
     @property
     def text(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from datetime import datetime
 from typing import ClassVar, Self
 
 __all__ = ["GuardRoom"]
@@ -13,13 +14,26 @@ class GuardRoom:
 
     __slots__ = ()
 
-    allows_prefix: ClassVar[bool] = False
-    """Whether it speaks for all that lies under a prefix when that is deleted, whoever wrote it."""
     names_keys: ClassVar[bool] = False
     """Whether it holds for the keys alone that it names, and the store checks it in their deletes."""
 
     def check(self) -> None:
         """Raise InvalidEvent unless every value is within its rules."""
+
+    @property
+    def holds_after(self) -> datetime | None:
+        """The instant that has to have passed, by the bucket's clock too; None where time says nothing."""
+        return None
+
+    @property
+    def allows_prefix(self) -> bool:
+        """Whether it speaks for all that lies under a prefix when that is deleted, whoever wrote it."""
+        return False
+
+    @property
+    def ends_writes(self) -> bool:
+        """Whether nobody writes any more what it speaks for, once it holds."""
+        return False
 
     def for_keys(self, keys: Set[str]) -> Self:
         """Return the guard of an intent that is cut down to these keys."""

@@ -31,6 +31,16 @@ class TransactionGuard(GuardRoom):
         check_tenant(self.tenant)
 
     @property
+    def allows_prefix(self) -> bool:
+        """Nothing that carries the number of a rejected transaction is ever visible."""
+        return self.state is TransactionState.REJECTED
+
+    @property
+    def ends_writes(self) -> bool:
+        """Of a rejected transaction all uploads have ceased."""
+        return self.state is TransactionState.REJECTED
+
+    @property
     def text(self) -> str:
         """Tenant, number and state."""
         return f"transaction {self.tenant}@{self.transaction} {self.state.value}"

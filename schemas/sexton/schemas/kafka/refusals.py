@@ -12,7 +12,8 @@ ABSENT = frozenset(("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_PARTI
 _RIGHTS = {
     "TOPIC_AUTHORIZATION_FAILED": "READ, WRITE and DESCRIBE on the topics of SEXTON_TOPIC_PREFIX",
     "GROUP_AUTHORIZATION_FAILED": "READ and DESCRIBE on the consumer groups of SEXTON_TOPIC_PREFIX",
-    "CLUSTER_AUTHORIZATION_FAILED": "what is asked for here on the cluster",
+    "CLUSTER_AUTHORIZATION_FAILED": "what is asked for here on the cluster; to write, WRITE on the topic, and"
+    " IDEMPOTENT_WRITE on the cluster where brokers are older than 2.8",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "what is asked for here on the transactional id",
 }
 _HINTS = {
@@ -20,6 +21,8 @@ _HINTS = {
     "INVALID_SESSION_TIMEOUT": "let the brokers allow sessions of 6 s: group.min.session.timeout.ms at most"
     " 6000, group.max.session.timeout.ms at least that",
     "GROUP_MAX_SIZE_REACHED": "raise group.max.size of the brokers: two members are needed",
+    "MSG_SIZE_TOO_LARGE": "let the topic take larger messages (max.message.bytes, docs/settings.md), or name"
+    " fewer keys in an intent",
     "INCONSISTENT_GROUP_PROTOCOL": "a consumer of another kind is in the group: end it",
 }
 _OTHER = "the brokers answer, and say no: to a setting, or for want of a right"
