@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from sexton.schemas.errors import InvalidSettings, RequestRefused
 
 __all__ = [
+    "COLLECTORS",
     "EVERYBODY",
     "HOLDERS",
     "OPERATORS",
@@ -48,6 +49,7 @@ class Identity:
 EVERYBODY = frozenset(Role)
 HOLDERS = frozenset({Role.NODE, Role.OPERATOR})
 REAPERS = frozenset({Role.REAPER})
+COLLECTORS = frozenset({Role.REAPER, Role.OPERATOR})
 OPERATORS = frozenset({Role.OPERATOR})
 
 

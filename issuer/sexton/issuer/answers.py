@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sexton.issuer.state.transactions import Status
 from sexton.issuer.subjects.generation import Subject
-from sexton.schemas.events import GenerationForm
+from sexton.issuer.subjects.transaction import TransactionFact, TransactionSubject
+from sexton.schemas.events import GenerationForm, NumberPlace
 from sexton.schemas.generations import PackedGeneration
 from sexton.schemas.windows import Window
 
@@ -17,6 +19,9 @@ __all__ = [
     "Registration",
     "Span",
     "TenantState",
+    "TransactionGrant",
+    "TransactionState",
+    "TransactionsState",
     "Validation",
     "packed",
 ]
@@ -63,6 +68,7 @@ class Validation:
     attachments: Mapping[Subject, Window | None] = field(default_factory=dict)
     nodes: Mapping[Subject, Window | None] = field(default_factory=dict)
     forgotten: Mapping[Subject, int] = field(default_factory=dict)
+    transactions: Mapping[TransactionSubject, TransactionFact] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,49 @@ class Span:
     node: str | None
     start: tuple[int, ...]
     until: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionGrant:
+    """A transaction that was started, on top of the last committed one; proven by the log at `log_offset`."""
+
+    tenant: str
+    transaction: int
+    last_committed: int | None
+    number_place: NumberPlace
+    log_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionState:
+    """One transaction: where it started, the event that gave it its status, its window in each partition."""
+
+    tenant: str
+    transaction: int
+    node: str
+    status: Status
+    log_offset: int
+    changed: int
+    base: int | None
+    start: tuple[int, ...]
+    until: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsState:
+    """A tenant's transactions as of a log offset, those that are still known, the newest first.
+
+    Numbers up to `imported` are from before its import.
+    """
+
+    log_offset: int
+    tenant: str
+    newest: int | None
+    last_committed: int | None
+    number_place: NumberPlace
+    imported: int
+    dropped: bool
+    transactions: tuple[TransactionState, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Self, TypeVar
+from typing import Any, Self, cast
 
 from msgspec import UnsetType
 
@@ -22,7 +21,6 @@ from sexton.issuer.answers import (
 )
 from sexton.issuer.operations.attach import Attach
 from sexton.issuer.operations.barrier import Barrier, Ends
-from sexton.issuer.operations.base import Operation
 from sexton.issuer.operations.detach import Detach
 from sexton.issuer.operations.drop import Drop
 from sexton.issuer.operations.fence_tenant import FenceTenant
@@ -33,33 +31,27 @@ from sexton.issuer.operations.re_attach import ReAttach
 from sexton.issuer.operations.register_node import RegisterNode
 from sexton.issuer.operations.validate import Validate
 from sexton.issuer.subjects import KINDS
-from sexton.issuer.subjects.generation import Subject
-from sexton.issuer.views import NODE, TENANT, View
-from sexton.issuer.wire import MAX_SUBJECTS
+from sexton.issuer.subjects.base import Question
+from sexton.issuer.transaction_api import TransactionCalls
+from sexton.issuer.views import NODE, TENANT
+from sexton.issuer.wire import MAX_SUBJECTS, Form
 from sexton.schemas.errors import IssuerUnavailable
-from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant, PartitionOffsets
+from sexton.schemas.events import (
+    GenerationForm,
+    ImportedNode,
+    ImportedTenant,
+    PartitionOffsets,
+)
 
 __all__ = ["Issuer"]
 
-_A = TypeVar("_A")
 
-
-class Issuer(ABC):
+class Issuer(TransactionCalls):
     """An issuer, as those see it who ask it; `deadline` is the time a call may take, seconds.
 
     Every method raises IssuerUnavailable when no answer came in time (nothing is known then, a later call
     with the same request id finds out) and RequestRefused with the stable problem type when the answer is no.
     """
-
-    _timeout_s = 10.0
-
-    @abstractmethod
-    def _call(self, asked: Operation[_A], end: float) -> _A:
-        """Have a call carried out until `end`, seconds of the monotonic clock, and return its answer."""
-
-    @abstractmethod
-    def _look(self, view: View[_A], name: str, end: float) -> _A | None:
-        """Return a view of something, None when the log does not know it."""
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +144,9 @@ class Issuer(ABC):
 
         All of them or none. May raise RequestRefused: `tenant-known`, `node-known`, `node-not-registered`.
         """
-        rows = [TenantRow(row.tenant, row.generation, row.form.value, row.node) for row in tenants]
+        rows = [
+            TenantRow(row.tenant, row.generation, cast(Form, row.form.value), row.node) for row in tenants
+        ]
         node_rows = [NodeRow(row.node, row.number, row.generation) for row in nodes]
         asked = Import(rows, node_rows, request_id=request_id)
         return self._call(asked, self._end(deadline)).log_offset
@@ -183,9 +177,9 @@ class Issuer(ABC):
         return self._call(Drop(tenant, request_id=request_id), self._end(deadline)).log_offset
 
     def validate(
-        self, subjects: Sequence[Subject], at_least: int | None = None, deadline: float | None = None
+        self, subjects: Sequence[Question[Any]], at_least: int | None = None, deadline: float | None = None
     ) -> Validation:
-        """Return the windows of generations, as of a log offset of at least `at_least`.
+        """Return what the log says of subjects of any kind, as of a log offset of at least `at_least`.
 
         Without `at_least` the answer is as of the log's end. More than 10,000 subjects take several calls.
         """
@@ -195,7 +189,7 @@ class Issuer(ABC):
         for start in range(0, max(1, len(subjects)), MAX_SUBJECTS):
             part = subjects[start : start + MAX_SUBJECTS]
             asked = {kind: [subject for subject in part if type(subject) is kind] for kind in KINDS}
-            lists = {kind.asked_in: each for kind, each in asked.items()}
+            lists: dict[str, Any] = {kind.asked_in: each for kind, each in asked.items()}
             answer = self._call(Validate(**lists, at_least=at_least), end)
             for kind in KINDS:
                 found[kind].gather(getattr(answer, kind.answered_in), asked[kind])
@@ -244,9 +238,6 @@ class Issuer(ABC):
     @abstractmethod
     def close(self) -> None:
         """Free what is held."""
-
-    def _end(self, deadline: float | None) -> float:
-        return time.monotonic() + (self._timeout_s if deadline is None else deadline)
 
 
 def _generation(registration: Registration | None) -> int | None:

@@ -27,8 +27,15 @@ class Authority:
     """Answers the calls of one issuer process; safe for use by several threads."""
 
     def __init__(
-        self, positions: Positions, reader: LogReader, writer: LogWriter, witness: Witness, metrics: Metrics
+        self,
+        positions: Positions,
+        reader: LogReader,
+        writer: LogWriter,
+        witness: Witness,
+        metrics: Metrics,
+        revocation_delay_s: float,
     ) -> None:
+        self.revocation_delay_s = revocation_delay_s
         self.log = Journal(positions, reader, writer, metrics)
         self.witness = witness
         self._metrics = metrics

@@ -12,6 +12,7 @@ import socket
 import ssl
 import time
 import uuid
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -25,13 +26,18 @@ from sexton.issuer.answers import (
     Registration,
     Span,
     TenantState,
+    TransactionGrant,
+    TransactionsState,
+    TransactionState,
     Validation,
 )
 from sexton.issuer.api import Issuer
 from sexton.issuer.operations.base import Changing, Operation
 from sexton.issuer.reading import Unanswered, answer_of
 from sexton.issuer.state import request_ids
+from sexton.issuer.state.transactions import Status as TransactionStatus
 from sexton.issuer.subjects.generation import Subject
+from sexton.issuer.subjects.transaction import TransactionFact, TransactionSubject
 from sexton.issuer.views import View
 from sexton.issuer.wire import MAX_SUBJECTS
 from sexton.schemas.errors import InvalidSettings, IssuerUnavailable, RequestRefused
@@ -48,6 +54,12 @@ __all__ = [
     "Span",
     "Subject",
     "TenantState",
+    "TransactionFact",
+    "TransactionGrant",
+    "TransactionState",
+    "TransactionStatus",
+    "TransactionSubject",
+    "TransactionsState",
     "Validation",
 ]
 
@@ -83,8 +95,8 @@ class IssuerClient(Issuer):
         self._ca = ca
         self._timeout_s = timeout_s
         self._caller = caller or f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"
-        self._pid = -1
-        self._client: httpx.Client | None = None
+        # By process: connections must not be shared with a forked child.
+        self._clients: dict[int, httpx.Client] = {}
 
     @classmethod
     def of(cls, settings: Settings, caller: str | None = None) -> IssuerClient:
@@ -102,9 +114,9 @@ class IssuerClient(Issuer):
 
     def close(self) -> None:
         """Close the connections."""
-        if self._client is not None and self._pid == os.getpid():
-            self._client.close()
-        self._client = None
+        client = self._clients.pop(os.getpid(), None)
+        if client is not None:
+            client.close()
 
     def _call(self, asked: Operation[_A], end: float) -> _A:
         if isinstance(asked, Changing):
@@ -171,13 +183,18 @@ class IssuerClient(Issuer):
         return answer_of(response, answers)
 
     def _http(self) -> httpx.Client:
-        """Return this process's client: connections must not be shared with a forked child."""
-        if self._client is None or self._pid != os.getpid():
-            self._client = httpx.Client(
-                trust_env=False, limits=_LIMITS, headers=self._headers, verify=self._trusted()
-            )
-            self._pid = os.getpid()
-        return self._client
+        """Return this process's client."""
+        here = os.getpid()
+        if (client := self._clients.get(here)) is not None:
+            return client
+        made = httpx.Client(trust_env=False, limits=_LIMITS, headers=self._headers, verify=self._trusted())
+        # A proxy's cookies are not kept: they might be new ones with every answer.
+        made.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
+        # Without a lock, which a fork may catch: of several threads' clients the first one stays.
+        kept = self._clients.setdefault(here, made)
+        if kept is not made:
+            made.close()
+        return kept
 
     def _trusted(self) -> ssl.SSLContext | bool:
         """Return who vouches for the issuer: the given CA, else SSL_CERT_FILE, else the usual ones."""

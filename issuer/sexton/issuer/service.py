@@ -66,7 +66,14 @@ class Service:
         self._writer = LogWriter(settings)
         self._keeper = SnapshotKeeper(settings, self.reader, self.metrics)
         self.witness = Witness(self.projection, self.reader, self._catch_up, self.metrics)
-        self._authority = Authority(self._positions, self.reader, self._writer, self.witness, self.metrics)
+        self._authority = Authority(
+            self._positions,
+            self.reader,
+            self._writer,
+            self.witness,
+            self.metrics,
+            settings.issuer_revocation_delay_s,
+        )
         self._evicting: RedisUnavailable | None = None
         self._fault: EnvironmentFault | None = None
         self._watcher = threading.Thread(target=self._watch, name="sexton-watch", daemon=True)
@@ -95,7 +102,7 @@ class Service:
                 self._start_fold(deadline)
                 self._authority.catch_up(deadline)
                 with self.reader.state() as state:
-                    names = [tenant.name for tenant in state if tenant.issues]
+                    names = [tenant.name for tenant in state if tenant.proposed_after]
                 self.witness.agree(names, deadline)
             except LogBroken as error:  # nothing can make it ready again
                 if self._stopping.is_set():

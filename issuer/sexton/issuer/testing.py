@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
@@ -24,7 +24,7 @@ from sexton.issuer.operations.base import Changing, Operation
 from sexton.issuer.state.fold import FORMAT, State, Valid, apply
 from sexton.issuer.views import View
 from sexton.schemas import events
-from sexton.schemas.errors import IssuerUnavailable, RequestRefused, UsageError
+from sexton.schemas.errors import IssuerUnavailable, KafkaUnavailable, RequestRefused, UsageError
 
 __all__ = ["FakeIssuer"]
 
@@ -35,17 +35,27 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 class FakeIssuer(Issuer):
     """Behaves as `IssuerClient` does; `log` holds every event, `available = False` makes every call fail."""
 
-    def __init__(self, partitions: int = 1, caller: str = "fake", topic_id: str = "fake-intents") -> None:
+    def __init__(
+        self,
+        partitions: int = 1,
+        caller: str = "fake",
+        topic_id: str = "fake-intents",
+        *,
+        revocation_delay_s: float = 3600.0,
+        now: Callable[[], datetime] = lambda: _EPOCH,
+    ) -> None:
         self.log: list[events.GenerationEvent] = []
         self.available = True
         self._caller = caller
         self._alone = threading.Lock()
-        self._desk = _Memory(self.log, [0] * partitions, topic_id)
+        self.topic_id = topic_id
+        self._desk = _Memory(self.log, [0] * partitions, topic_id, revocation_delay_s, now)
 
     def written(self, partition: int, records: int = 1) -> int:
         """Say that records were written to an intents partition; return its new end offset."""
-        self._desk.offsets[partition] += records
-        return self._desk.offsets[partition]
+        with self._alone:
+            self._desk.offsets[partition] += records
+            return self._desk.offsets[partition]
 
     def close(self) -> None:
         """Nothing is held."""
@@ -61,6 +71,8 @@ class FakeIssuer(Issuer):
                 return read.carry_out(self._desk, Deadline(end))
         except UsageError as error:
             raise RequestRefused("invalid-request", str(error), status=400, hint=error.hint) from error
+        except KafkaUnavailable as error:
+            raise IssuerUnavailable(f"the issuer cannot answer: {error}") from error
 
     def _look(self, view: View[_A], name: str, end: float) -> _A | None:
         self._require()
@@ -75,8 +87,17 @@ class FakeIssuer(Issuer):
 class _Memory:
     """A desk whose log is a list and whose second witness is the fold itself."""
 
-    def __init__(self, log: list[events.GenerationEvent], offsets: list[int], topic_id: str) -> None:
+    def __init__(
+        self,
+        log: list[events.GenerationEvent],
+        offsets: list[int],
+        topic_id: str,
+        revocation_delay_s: float,
+        now: Callable[[], datetime],
+    ) -> None:
         self.offsets = offsets
+        self.revocation_delay_s = revocation_delay_s
+        self.now = now
         self.fold = State()
         self._events = log
         self._topic_id = topic_id
@@ -127,17 +148,16 @@ class _Memory:
 
     def propose(self, tenants: Iterable[str], deadline: Deadline) -> list[events.Grant]:
         """Return the next number of each tenant."""
-        newest = {tenant: self.fold.newest(tenant) for tenant in tenants}
-        return [events.Grant(tenant, (number or 0) + 1, number) for tenant, number in newest.items()]
+        found = {name: self.fold.tenant(name) for name in tenants}
+        newest = {name: tenant.proposed_after if tenant else None for name, tenant in found.items()}
+        return [
+            events.Grant(name, at[0] + 1 if at else 1, at[0] if at else None) for name, at in newest.items()
+        ]
 
     def agree(self, tenants: Iterable[str], deadline: Deadline) -> None:
         """Do nothing: there is one witness."""
 
     project = withdraw = agree
-
-    def now(self) -> datetime:
-        """Return one instant for all events."""
-        return _EPOCH
 
     def barrier(self, deadline: Deadline) -> wire.BarrierAnswer:
         """Make a barrier."""

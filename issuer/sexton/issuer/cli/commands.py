@@ -18,6 +18,7 @@ import typer
 from sexton.issuer import json_lines
 from sexton.issuer.cli.migration_commands import IMPORT, SCAN, import_, scan_
 from sexton.issuer.cli.snapshot_commands import SNAPSHOT, TRUNCATE, snapshot, truncate
+from sexton.issuer.cli.transaction_commands import describe, json_of
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings, RequestRefused, SextonError
 from sexton.schemas.settings import Settings, load
 from sexton.schemas.text import counted
@@ -256,6 +257,7 @@ def show(
     settings = load()
     with IssuerClient.of(settings) as issuer:
         found = issuer.tenant(tenant)
+        transactions = issuer.transactions(tenant) if found and found.form == "transactions" else None
     if found is None:
         raise RequestRefused(
             "unknown-tenant",
@@ -264,6 +266,10 @@ def show(
             hint="is the name right? A tenant is known once it was attached, or imported"
             " (`sexton issuer import`)",
         )
+    if transactions is not None:
+        message = {"form": "transactions", **json_of(transactions)}
+        print(json.dumps(message) if form is _Format.JSON else describe(transactions))
+        return
     if form is _Format.JSON:
         print(json.dumps(_as_http(found)))
         return

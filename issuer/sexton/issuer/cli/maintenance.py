@@ -77,11 +77,8 @@ def _follows(state: State, before: Difference, now: Difference) -> bool:
     tenant = state.tenant(now.tenant)
     if tenant is None or now.raw == before.raw or not now.only_late or not now.raw:
         return False
-    generation, _, offset = now.raw.partition("@")
-    issue = tenant.issue(int(generation))
-    if issue is None:  # forgotten, or never issued
-        return int(generation) < tenant.first and int(offset) < tenant.issues[0].log_offset
-    return issue.log_offset == int(offset)
+    number, _, offset = now.raw.partition("@")
+    return tenant.was_at(int(number), int(offset))
 
 
 def _differences(expected: dict[str, Entry], held: dict[str, Entry]) -> Iterator[Difference]:

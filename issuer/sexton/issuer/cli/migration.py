@@ -15,13 +15,20 @@ from typing import Any
 from sexton.issuer.answers import NodeState
 from sexton.schemas.checks import check_tenant
 from sexton.schemas.errors import InvalidEvent, InvalidFormat, RequestRefused, UsageError
-from sexton.schemas.events import GenerationForm, ImportedNode, ImportedTenant
+from sexton.schemas.events import (
+    GenerationForm,
+    ImportedNode,
+    ImportedTenant,
+    ImportedTransactions,
+    NumberPlace,
+)
 from sexton.schemas.generations import MAX_GENERATION, MAX_NODE, MAX_PACKED_PART
 from sexton.schemas.text import counted
 
 __all__ = ["Chunk", "Plan", "Settled", "chunks", "read_plan", "settle"]
 
-_COLUMNS = ("tenant", "generation", "node", "form", "number", "node_generation")
+_OF_TRANSACTIONS = ("newest", "last_committed", "number_place")
+_COLUMNS = ("tenant", "generation", "node", "form", "number", "node_generation", *_OF_TRANSACTIONS)
 _LARGEST_CALL = 5_000
 _NAMED = 5
 
@@ -32,6 +39,12 @@ class Plan:
 
     tenants: Sequence[ImportedTenant]
     nodes: Sequence[ImportedNode]
+    transactions: Sequence[ImportedTransactions] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The tenants, of every form."""
+        return [*(row.tenant for row in self.tenants), *(row.tenant for row in self.transactions)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +68,33 @@ class Chunk:
 
     tenants: Sequence[ImportedTenant] = ()
     nodes: Sequence[ImportedNode] = ()
+    transactions: Sequence[ImportedTransactions] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The tenants, of every form."""
+        return [*(row.tenant for row in self.tenants), *(row.tenant for row in self.transactions)]
 
     @property
     def request_id(self) -> str:
         """The request id of the call."""
-        rows = json.dumps([[astuple(row) for row in self.nodes], [astuple(row) for row in self.tenants]])
+        parts: list[list[Any]] = [
+            [astuple(row) for row in self.nodes],
+            [astuple(row) for row in self.tenants],
+        ]
+        if self.transactions:
+            parts.append([astuple(row) for row in self.transactions])
+        rows = json.dumps(parts)
         return f"import-{hashlib.sha256(rows.encode()).hexdigest()}"
 
 
 def read_plan(path: Path) -> Plan:
     """Read JSON lines or CSV with a header: tenant, generation (empty or null: none), node, form.
 
-    A row with `number` and `node_generation` and no tenant is a node of the first form. Raises UsageError
-    that names the line. A generation that is missing is no null: a line that was cut would start too low.
+    A row with `number` and `node_generation` and no tenant is a node of the first form; one of the form
+    `transactions` has `newest`, `last_committed` and `number_place` instead of a generation.
+    Raises UsageError that names the line. A generation that is missing is no null: a line that was cut
+    would start too low.
     """
     try:
         raw = path.read_bytes()
@@ -77,11 +104,18 @@ def read_plan(path: Path) -> Plan:
     rows = _json_rows(text) if text.lstrip().startswith("{") else _csv_rows(text)
     tenants: dict[str, ImportedTenant] = {}
     nodes: dict[str, ImportedNode] = {}
+    transactions: dict[str, ImportedTransactions] = {}
     for number, row in rows:
-        _add(f"{path.name}:{number}", row, tenants, nodes)
-    if not tenants and not nodes:
+        where = f"{path.name}:{number}"
+        if row.get("form") == GenerationForm.TRANSACTIONS:
+            _once(where, "tenant", str(row.get("tenant")), tenants)
+            _add_transactions(where, row, transactions)
+        else:
+            _once(where, "tenant", str(row.get("tenant")), transactions)
+            _add(where, row, tenants, nodes)
+    if not tenants and not nodes and not transactions:
         raise UsageError(f"the file names nothing to import: {path}")
-    return Plan(list(tenants.values()), list(nodes.values()))
+    return Plan(list(tenants.values()), list(nodes.values()), list(transactions.values()))
 
 
 def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -145,9 +179,9 @@ def _unlike(line: int, what: str, names: Sequence[str]) -> None:
 def _add(
     where: str, row: Mapping[str, Any], tenants: dict[str, ImportedTenant], nodes: dict[str, ImportedNode]
 ) -> None:
-    unknown = [str(name) for name in row if name not in _COLUMNS]
-    if unknown:
-        raise UsageError(f"{where}: unknown field: {unknown[0]}", hint=f"fields: {', '.join(_COLUMNS)}")
+    _check_known(where, row)
+    if others := [name for name in _OF_TRANSACTIONS if row.get(name) is not None]:
+        raise UsageError(f"{where}: {others[0]} goes in the row of a tenant of the form transactions")
     node = row.get("node")
     if node is not None:
         _name(where, "node", node)
@@ -166,7 +200,7 @@ def _add(
     _once(where, "tenant", tenant, tenants)
     form = row.get("form", "final")
     if form not in list(GenerationForm):
-        raise UsageError(f"{where}: form must be final or first: {form!r}")
+        raise UsageError(f"{where}: form must be {', '.join(GenerationForm)}: {form!r}")
     largest = MAX_GENERATION if form == GenerationForm.FINAL else MAX_PACKED_PART
     if "generation" not in row:
         raise UsageError(
@@ -176,6 +210,32 @@ def _add(
     value = row["generation"]
     generation = None if value is None else _number(where, "generation", value, largest)
     tenants[tenant] = ImportedTenant(tenant, GenerationForm(form), generation, node)
+
+
+def _add_transactions(
+    where: str, row: Mapping[str, Any], transactions: dict[str, ImportedTransactions]
+) -> None:
+    _check_known(where, row)
+    if others := [name for name in ("generation", "node", "number", "node_generation") if name in row]:
+        raise UsageError(f"{where}: {others[0]} is of the other forms")
+    tenant = _name(where, "tenant", row.get("tenant"))
+    _once(where, "tenant", tenant, transactions)
+    if row.get("newest") is None:
+        raise UsageError(f"{where}: the newest number in the tenant's keys is missing: {tenant}")
+    newest = _number(where, "newest", row["newest"], MAX_GENERATION)
+    committed = row.get("last_committed")
+    if committed is not None:
+        committed = _number(where, "last_committed", committed, newest)
+    place = row.get("number_place", NumberPlace.LAST)
+    if place not in list(NumberPlace):
+        raise UsageError(f"{where}: number_place must be {' or '.join(NumberPlace)}: {place!r}")
+    transactions[tenant] = ImportedTransactions(tenant, newest, committed, NumberPlace(place))
+
+
+def _check_known(where: str, row: Mapping[str, Any]) -> None:
+    unknown = [str(name) for name in row if name not in _COLUMNS]
+    if unknown:
+        raise UsageError(f"{where}: unknown field: {unknown[0]}", hint=f"fields: {', '.join(_COLUMNS)}")
 
 
 def _name(where: str, what: str, name: Any) -> str:
@@ -207,6 +267,10 @@ def chunks(plan: Plan, nodes: Container[str] = ()) -> list[Chunk]:
             Chunk(plan.tenants[start : start + _LARGEST_CALL])
             for start in range(0, len(plan.tenants), _LARGEST_CALL)
         ),
+        *(
+            Chunk(transactions=plan.transactions[start : start + _LARGEST_CALL])
+            for start in range(0, len(plan.transactions), _LARGEST_CALL)
+        ),
     ]
 
 
@@ -229,8 +293,8 @@ def settle(plan: Plan, nodes: Mapping[str, NodeState], tenants: Container[str]) 
         )
     again, new, known = [], [], []
     for chunk in chunks(plan, done):
-        there = [row.tenant for row in chunk.tenants if row.tenant in tenants]
-        if there and len(there) == len(chunk.tenants):
+        there = [name for name in chunk.names if name in tenants]
+        if there and len(there) == len(chunk.names):
             again.append(chunk)
         else:
             new.append(chunk)

@@ -88,6 +88,8 @@ def import_(
 ) -> None:
     """Start tenants at the generations that they have: fields tenant, generation (null: none), node, form.
 
+    A tenant of the form transactions has newest (at least every number in its keys), last_committed and
+    number_place (first or last) instead of a generation and a node.
     A row with node, number and node_generation and without a tenant is a node of the first form; one that the
     log has, under this number and at this generation or above, is left as it is. Nothing is imported when a
     number is below what `--scan` finds or no key of any tenant is found, when keys there carry a node number
@@ -105,9 +107,12 @@ def import_(
         _check_places(plan, nodes, settings, [*(places or ()), *(at_least or ())])
         due = settle(plan, nodes, _known_tenants(issuer, plan))
         for chunk in [*due.again, *due.new]:
-            issuer.import_tenants(chunk.tenants, chunk.nodes, chunk.request_id)
+            if chunk.transactions:
+                issuer.import_transactions(chunk.transactions, chunk.request_id)
+            else:
+                issuer.import_tenants(chunk.tenants, chunk.nodes, chunk.request_id)
     print(
-        f"imported: {counted(len(plan.tenants), 'tenant')}, {counted(len(plan.nodes), 'node')}",
+        f"imported: {counted(len(plan.names), 'tenant')}, {counted(len(plan.nodes), 'node')}",
         file=sys.stderr,
     )
 
@@ -124,8 +129,9 @@ def _known_tenants(issuer: IssuerClient, plan: Plan) -> set[str]:
     from sexton.issuer.client import MAX_SUBJECTS
 
     known: set[str] = set()
-    for start in range(0, len(plan.tenants), MAX_SUBJECTS):
-        asked = [Subject(row.tenant, 0, 0) for row in plan.tenants[start : start + MAX_SUBJECTS]]
+    names = plan.names
+    for start in range(0, len(names), MAX_SUBJECTS):
+        asked = [Subject(name, 0, 0) for name in names[start : start + MAX_SUBJECTS]]
         known.update(subject.tenant for subject in issuer.validate(asked).windows)
     return known
 
@@ -134,7 +140,7 @@ def _check_places(
     plan: Plan, nodes: Mapping[str, NodeState], settings: Settings, places: Sequence[str]
 ) -> None:
     """Refuse numbers that are too low for what stands in the places; what was not found there is reported."""
-    names = [row.tenant for row in plan.tenants]
+    names = plan.names
     unseen = set(names)
     for place in places:
         found = _scan(settings, place, names)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from sexton.issuer.cli.migration import Plan
 from sexton.schemas.errors import RequestRefused
-from sexton.schemas.events import GenerationForm
+from sexton.schemas.events import GenerationForm, NumberPlace
 from sexton.schemas.generations import parse_packed_suffix, parse_suffix
+from sexton.schemas.numbered_names import number_in
 from sexton.schemas.text import counted
 
 __all__ = ["Found", "check_not_below", "node_generations", "of_other_form", "or_none", "scan"]
@@ -25,14 +26,24 @@ class Found:
     suffixes: dict[GenerationForm, int] = field(default_factory=dict)
     nodes: dict[int, int] = field(default_factory=dict)
     _highest: dict[GenerationForm, int] = field(default_factory=dict)
+    _transactions: dict[NumberPlace, int] = field(default_factory=dict)
 
     def highest(self, form: GenerationForm) -> int | None:
         """Return the highest attachment generation in suffixes of a form, None when no key has one."""
         return self._highest.get(form)
 
-    def add(self, key: str) -> None:
-        """Take one more key into account; no key has suffixes of both forms."""
+    def transaction(self, place: NumberPlace) -> int:
+        """Return the highest number of a transaction that stands there in a key, 0 when none does."""
+        return self._transactions.get(place, 0)
+
+    def add(self, key: str, name: str) -> None:
+        """Take one more key into account, and its `name` in the tenant's folder; no key has suffixes of both
+        forms.
+        """
         self.objects += 1
+        for place in NumberPlace:
+            number = number_in(name, place) or 0
+            self._transactions[place] = max(number, self.transaction(place))
         generation = parse_suffix(key)[1]
         if generation is not None:
             self._raise(GenerationForm.FINAL, generation)
@@ -56,10 +67,11 @@ def scan(keys: Iterable[str], prefix: str, tenants: Collection[str] = ()) -> lis
     found: dict[str, Found] = {}
     known = frozenset(tenants)
     for key in keys:
-        for tenant in _owners(key[len(prefix) :], known):
+        path = key[len(prefix) :]
+        for tenant in _owners(path, known):
             if tenant not in found:
                 found[tenant] = Found(tenant)
-            found[tenant].add(key)
+            found[tenant].add(key, path[len(tenant) + 1 :])
     return sorted(found.values(), key=lambda each: each.tenant)
 
 
@@ -126,6 +138,11 @@ def _low_tenants(plan: Plan, seen: Mapping[str, Found]) -> Iterator[str]:
         highest = seen[row.tenant].highest(row.form) if row.tenant in seen else None
         if highest is not None and (row.generation is None or row.generation < highest):
             yield f"{row.tenant} at {or_none(row.generation)}, found {highest}"
+    for numbers in plan.transactions:
+        place = numbers.number_place
+        highest = seen[numbers.tenant].transaction(place) if numbers.tenant in seen else 0
+        if numbers.newest < highest:
+            yield f"{numbers.tenant} at {numbers.newest}, found {highest}"
 
 
 def _low_nodes(plan: Plan, nodes: Mapping[int, int], known: Mapping[str, int]) -> Iterator[str]:

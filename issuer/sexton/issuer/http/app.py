@@ -25,7 +25,7 @@ from sexton.issuer.http.problems import Overloaded, headers_of, problem_of, prob
 from sexton.issuer.operations import OPERATIONS
 from sexton.issuer.operations.base import Operation
 from sexton.issuer.service import Service
-from sexton.issuer.views import NODE, TENANT, View
+from sexton.issuer.views import NODE, TENANT, TRANSACTIONS, View
 from sexton.issuer.wire import decode
 from sexton.schemas.errors import SextonError
 
@@ -108,6 +108,11 @@ def _add_views(app: FastAPI, service: Service, workers: _Workers) -> None:
     async def tenant(request: Request, tenant: str, history: int = _HISTORY) -> Response:
         """One tenant with its newest generations and their windows."""
         return await look(TENANT, request, tenant, history)
+
+    @app.get(f"{TRANSACTIONS.path}{{tenant:sexton_name}}", **documented(None, TRANSACTIONS.answer))
+    async def transactions(request: Request, tenant: str, history: int = _HISTORY) -> Response:
+        """One tenant's newest transactions that are still known, with their status and windows."""
+        return await look(TRANSACTIONS, request, tenant, history)
 
     @app.get(f"{NODE.path}{{node:sexton_name}}", **documented(None, NODE.answer))
     async def node(request: Request, node: str, history: int = _HISTORY) -> Response:

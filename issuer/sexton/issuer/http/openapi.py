@@ -9,10 +9,11 @@ from fastapi import Response
 
 from sexton.issuer import wire
 from sexton.issuer.operations import OPERATIONS
+from sexton.issuer.views import VIEWS
 
 __all__ = ["documented", "with_schemas"]
 
-_OTHERS = (wire.TenantView, wire.NodeView, wire.Problem)
+_OTHERS = (*(view.answer for view in VIEWS), wire.Problem)
 
 
 def documented(body: Any, answer: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import logging
 import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from typing import Any, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -15,12 +16,15 @@ from sexton.issuer.json_lines import KAFKA
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable, RequestRefused, SextonError
+from sexton.schemas.kafka import refusals
 from sexton.schemas.settings import Settings
 
 __all__ = ["MAX_EVENT_BYTES", "LogWriter"]
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024  # 10,000 grants with the longest names fit
 _POLL_S = 0.05
+_AGAIN_S = 0.5
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 _DEAD_PRODUCER = (KafkaError._FATAL, KafkaError._STATE)
 _log = logging.getLogger("sexton.issuer.log")
 _codec = Codec()  # always single-object encoding: the truth must be readable without a registry
@@ -38,6 +42,7 @@ class LogWriter:
         self._idempotent = idempotent
         self._topic = settings.topic(records.GENERATIONS)
         self._lock = threading.Lock()
+        self._ended: KafkaError | None = None  # what the last producer that could not continue has met
         self._producer = self._make()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="sexton-append", daemon=True)
@@ -56,7 +61,7 @@ class LogWriter:
             if error is None:
                 written.set_result(cast(int, message.offset()))
             else:
-                written.set_exception(_not_appended(error))
+                written.set_exception(self._not_appended(error))
                 if error.fatal() or error.code() in _DEAD_PRODUCER:
                     self._rebuild()
 
@@ -68,7 +73,7 @@ class LogWriter:
         except KafkaException as error:
             if error.args[0].code() in _DEAD_PRODUCER:
                 self._rebuild()
-            raise _not_appended(error.args[0]) from error
+            raise self._not_appended(error.args[0]) from error
         try:
             return written.result(timeout=left)
         except FutureTimeout as error:
@@ -76,7 +81,8 @@ class LogWriter:
 
     def close(self) -> None:
         """Stop; what is not acknowledged yet is waited for, at most for a second."""
-        self._producer.flush(1)
+        with suppress(KafkaException):  # a fatal error: nothing is waited for any more
+            self._producer.flush(1)
         self._stopping.set()
         self._thread.join()
         self._producer.purge()
@@ -108,11 +114,26 @@ class LogWriter:
 
     def _poll(self) -> None:
         while not self._stopping.is_set():
-            self._producer.poll(_POLL_S)
+            producer = self._producer
+            try:
+                producer.poll(_POLL_S)
+            except KafkaException as error:  # a fatal one is raised here, once, and told by no callback
+                self._end(producer, error.args[0])
 
+    def _end(self, producer: Producer, error: KafkaError) -> None:
+        """Let go of a producer that cannot continue, for want of a right say, and poll on for the next."""
+        self._ended = error
+        producer.purge()  # who waits for an event hears at once that it may or may not be in the log
+        with suppress(KafkaException):
+            producer.poll(_POLL_S)
+        if producer is self._producer:
+            self._rebuild()
+        self._stopping.wait(_AGAIN_S)  # the next one may meet the same
 
-def _not_appended(error: KafkaError) -> SextonError:
-    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:  # and never will be
-        message = f"the event would be larger than the log takes, {MAX_EVENT_BYTES} bytes: split the call"
-        return RequestRefused("too-large", message, status=413)
-    return KafkaUnavailable(f"appending to the generations log: {error.str()}")
+    def _not_appended(self, error: KafkaError) -> SextonError:
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:  # and never will be
+            message = f"the event would be larger than the log takes, {MAX_EVENT_BYTES} bytes: split the call"
+            return RequestRefused("too-large", message, status=413)
+        if error.code() in _PURGED and self._ended is not None:
+            error = self._ended
+        return KafkaUnavailable(f"appending to the generations log: {error.str()}", hint=refusals.hint(error))

@@ -9,15 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sexton.issuer.operations.acknowledge_transaction import AcknowledgeTransaction
 from sexton.issuer.operations.attach import Attach
 from sexton.issuer.operations.barrier import Barrier
 from sexton.issuer.operations.base import Operation
+from sexton.issuer.operations.collect_transaction import CollectTransaction
+from sexton.issuer.operations.commit_transaction import CommitTransaction
+from sexton.issuer.operations.decommission_node import DecommissionNode
 from sexton.issuer.operations.detach import Detach
 from sexton.issuer.operations.drop import Drop
 from sexton.issuer.operations.fence_tenant import FenceTenant
 from sexton.issuer.operations.import_ import Import
+from sexton.issuer.operations.import_transactions import ImportTransactions
+from sexton.issuer.operations.list_transactions import ListTransactions
 from sexton.issuer.operations.re_attach import ReAttach
 from sexton.issuer.operations.register_node import RegisterNode
+from sexton.issuer.operations.start_transaction import StartTransaction
 from sexton.issuer.operations.upcall_re_attach import UpcallReAttach
 from sexton.issuer.operations.upcall_validate import UpcallValidate
 from sexton.issuer.operations.validate import Validate
@@ -34,6 +41,13 @@ OPERATIONS: tuple[type[Operation[Any]], ...] = (
     FenceTenant,
     RegisterNode,
     Import,
+    StartTransaction,
+    CommitTransaction,
+    AcknowledgeTransaction,
+    DecommissionNode,
+    CollectTransaction,
+    ImportTransactions,
+    ListTransactions,
     UpcallReAttach,
     UpcallValidate,
 )

@@ -6,6 +6,7 @@ what is appended, or refuses; `apply` says for every reader of the log, for ever
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -35,10 +36,13 @@ __all__ = [
     "Valid",
     "Verdict",
     "Void",
+    "Wait",
     "Witnessing",
 ]
 
 A = TypeVar("A")
+_PATIENCE_S = 1.0  # of a call that waits for end offsets: it holds a thread; who asks tries again
+_PAUSE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,10 @@ class Desk(Protocol):
     @property
     def witness(self) -> Witnessing:
         """The second witness."""
+
+    @property
+    def revocation_delay_s(self) -> float:
+        """For how long a node's credentials have to be revoked before it can be decommissioned, seconds."""
 
     def now(self) -> datetime:
         """Return the instant that an event is written at."""
@@ -222,6 +230,14 @@ class Made:
     caller: str
     ends: PartitionOffsets
     at: datetime
+    grant: events.Grant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The call cannot be carried out with these end offsets; `why` is what is waited for."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +275,18 @@ class Change(Changing[A]):
         """Return the number that the call leads to, where what is asked says so."""
         return None
 
+    def proposes(self, state: State) -> str | None:
+        """Return the tenant for which Redis proposes the number, None where none is needed.
+
+        Raises RequestRefused for what the log rules out.
+        """
+        return None
+
     def decide(self, state: State, made: Made) -> Any:
-        """Return the event that carries the call out; raises RequestRefused."""
+        """Return the event that carries the call out; raises RequestRefused.
+
+        Also a Done where an earlier call has led to it, or a Wait for later end offsets.
+        """
         raise NotImplementedError
 
     def answered(self, desk: Desk, done: Done, deadline: Deadline) -> A:
@@ -283,19 +309,36 @@ class Change(Changing[A]):
         return answer
 
     def _append(self, desk: Desk, request_id: str, binding: Request, deadline: Deadline) -> Done:
-        tenant: str | None = getattr(self, "tenant", None)
-        is_ours = False
+        is_ours, patience = False, Deadline.after(min(_PATIENCE_S, deadline.left()), deadline.stopping)
         while True:
             # Read before the event is appended: later ones would cover what was written when a successor
             # might have read the index already.
             ends = desk.log.read_ends(deadline)
             with desk.log.state() as state:
-                known = state.request(request_id)
-                if known is not None:
-                    check_binding(known, binding, None if tenant is None else [tenant], self.leads_to())
-                    return Done(request_id, known, is_ours)
-                check_in_time(state, request_id)
-                event = self.decide(state, Made(request_id, binding.caller, ends, desk.now()))
+                known = self._known(state, request_id, binding)
+                proposed = None if known else self.proposes(state)
+            if known is not None:
+                return Done(request_id, known, is_ours)
+            grant = desk.witness.propose([proposed], deadline)[0] if proposed else None
+            with desk.log.state() as state:
+                event = self.decide(state, Made(request_id, binding.caller, ends, desk.now(), grant))
+            if isinstance(event, Done):
+                return event
+            if isinstance(event, Wait):
+                time.sleep(min(_PAUSE_S, patience.require(event.why)))
+                continue
             # What has not been read back as valid did not happen; a void event is made anew from what the
             # log now says.
             is_ours = desk.log.append(event, 0, deadline)
+            if proposed and not is_ours:
+                desk.witness.withdraw([proposed], deadline)
+
+    def _known(self, state: State, request_id: str, binding: Request) -> Request | None:
+        """Return what the request has led to; raises RequestRefused if it is another call's, or too old."""
+        tenant: str | None = getattr(self, "tenant", None)
+        known = state.request(request_id)
+        if known is None:
+            check_in_time(state, request_id)
+            return None
+        check_binding(known, binding, None if tenant is None else [tenant], self.leads_to())
+        return known

@@ -19,7 +19,15 @@ from sexton.schemas.errors import RequestRefused, UsageError
 from sexton.schemas.events import GenerationForm
 from sexton.schemas.generations import MAX_GENERATION, MAX_NODE, MAX_PACKED_PART
 
-__all__ = ["Import", "ImportedAnswer", "ImportedNode", "ImportedTenant", "check_import", "check_same_import"]
+__all__ = [
+    "Import",
+    "ImportedAnswer",
+    "ImportedNode",
+    "ImportedTenant",
+    "check_import",
+    "check_once",
+    "check_same_import",
+]
 
 
 class ImportedTenant(Struct, forbid_unknown_fields=True, gc=False):
@@ -64,9 +72,9 @@ class Import(Change[ImportedAnswer], forbid_unknown_fields=True):
         """Raise UsageError for rows that are named twice, or that their forms have no room for."""
         for row in self.tenants:
             _check_tenant(row)
-        _check_once("tenant", [row.tenant for row in self.tenants])
-        _check_once("node", [row.node for row in self.nodes])
-        _check_once("node number", [row.number for row in self.nodes])
+        check_once("tenant", [row.tenant for row in self.tenants])
+        check_once("node", [row.node for row in self.nodes])
+        check_once("node number", [row.number for row in self.nodes])
 
     def numbered(self) -> Sequence[str]:
         """Return the tenants."""
@@ -181,7 +189,8 @@ def _largest(form: str) -> int:
     return MAX_GENERATION if form == GenerationForm.FINAL else MAX_PACKED_PART
 
 
-def _check_once(what: str, names: Sequence[object]) -> None:
+def check_once(what: str, names: Sequence[object]) -> None:
+    """Raise UsageError when one of them is named twice."""
     if len(set(names)) != len(names):
         raise UsageError(f"a {what} is named twice")
 
@@ -206,6 +215,8 @@ def _tenants_fault(state: State, event: events.Imported) -> str | None:
     for row in event.tenants:
         if state.known(row.tenant):
             return "tenant-known"
+        if row.form is GenerationForm.TRANSACTIONS:
+            return "other-form"
         if row.generation is not None and not 0 <= row.generation <= _largest(row.form):
             return "out-of-range"
         registered = row.node is None or row.node in added or state.node(row.node) is not None

@@ -183,7 +183,7 @@ def _grants_fault(state: State, event: events.Issued | events.IssuedFirstForm) -
     held_by = event.node if event.operation is IssueOperation.RE_ATTACH else None
     for grant in event.grants:
         tenant = state.tenant(grant.tenant) or Tenant(grant.tenant, form=form)
-        if form is GenerationForm.FINAL and tenant.form is not form:
+        if form is GenerationForm.FINAL and tenant.form is GenerationForm.FIRST:
             return "first-form"
         if fault := grant_fault(tenant, grant.generation, grant.supersedes):
             return fault

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.operations.base import Asking, Desk
@@ -14,24 +14,29 @@ from sexton.issuer.state.state import State
 from sexton.issuer.subjects import KINDS
 from sexton.issuer.subjects.base import Question
 from sexton.issuer.subjects.generation import Answer, Subject
+from sexton.issuer.subjects.transaction import TransactionAnswer, TransactionSubject
 from sexton.issuer.wire import MAX_SUBJECTS, Offset
 
 __all__ = ["Validate", "Validation"]
 
 
-class Validation(Struct):
+class Validation(Struct, omit_defaults=True):
     """The answers in the order of the subjects, those of unknown tenants left out."""
 
     log_offset: int
     topic_id: str
     answers: list[Answer]
+    transactions: list[TransactionAnswer] = []
 
 
 class Validate(Asking[Validation], forbid_unknown_fields=True):
-    """Up to 10,000 subjects; the answer is as of `at_least` or a later log offset."""
+    """Up to 10,000 subjects of each kind; the answer is as of `at_least` or a later log offset."""
 
     subjects: Annotated[list[Subject], Meta(max_length=MAX_SUBJECTS)]
     at_least: Offset | None = None
+    transactions: Annotated[list[TransactionSubject], Meta(max_length=MAX_SUBJECTS)] = field(
+        default_factory=list
+    )
 
     path = "/v1/validate"
     answer = Validation

@@ -34,7 +34,10 @@ _COMPARED = 10_000
 _log = logging.getLogger("sexton.issuer.projection")
 
 Entry = str
-"""What the projection holds for a tenant: `<generation>@<log offset of the event that issued it>`."""
+"""What the projection holds for a tenant: `<newest number>@<log offset of the event that issued it>`.
+
+Of transactions the offset is that of the last Started or Committed event: Redis has to know of both.
+"""
 
 
 class EvictingRedis(RedisUnavailable):
@@ -62,7 +65,8 @@ class Difference:
 
 def entry(tenant: Tenant | None) -> Entry:
     """Return what the projection must hold for a tenant, "" for none."""
-    return f"{tenant.newest}@{tenant.issues[-1].log_offset}" if tenant and tenant.issues else ""
+    at = tenant.proposed_after if tenant else None
+    return f"{at[0]}@{at[1]}" if at else ""
 
 
 class Projection:
@@ -201,9 +205,9 @@ def _differences(
 
 
 def entries_of(state: State, tenants: Iterable[str] | None = None) -> dict[str, Entry]:
-    """Return the entries of some tenants, or of all that were ever issued a generation."""
+    """Return the entries of some tenants, or of all that were ever issued a number."""
     if tenants is None:
-        return {tenant.name: entry(tenant) for tenant in state if tenant.issues}
+        return {tenant.name: found for tenant in state if (found := entry(tenant))}
     return {name: entry(state.tenant(name)) for name in tenants}
 
 

@@ -7,18 +7,24 @@ compared with that of a state which was folded from the log.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
+from sexton.issuer.snapshots import transaction_rows
+from sexton.issuer.snapshots.transaction_rows import row_of, transaction_cells
+from sexton.issuer.state.history import HasHistory
 from sexton.issuer.state.state import Issue, Numbered, Request, State, Tenant
 from sexton.schemas.errors import SextonError
 from sexton.schemas.events import GenerationForm, SnapshotChunk, SnapshotManifest
 
-__all__ = ["SNAPSHOT_FORMAT", "BadSnapshot", "Restorer", "encode"]
+__all__ = ["READABLE", "SNAPSHOT_FORMAT", "BadSnapshot", "Restorer", "encode"]
 
-SNAPSHOT_FORMAT = 1
-_DROPPED, _FIRST_FORM = 1, 2
+SNAPSHOT_FORMAT = 2
+READABLE = (1, SNAPSHOT_FORMAT)
+"""Formats that can be restored; 1 knows no transactions."""
+_DROPPED, _FIRST_FORM, _TRANSACTIONS = 1, 2, 4
+_FLAGS = {GenerationForm.FIRST: _FIRST_FORM, GenerationForm.TRANSACTIONS: _TRANSACTIONS}
 _CELLS = 200_000  # of one chunk: about a megabyte
 _CELL_BYTES = 5
 _SLICE = 50_000  # cells of one row in one chunk; a longer row continues in the next
@@ -50,8 +56,14 @@ class _Encoder:
         self._cells = 0
 
     def chunks(self) -> Iterator[SnapshotChunk]:
-        for rows in (self._tenant_rows(), self._node_rows(), self._holder_rows(), self._request_rows()):
-            for cells in rows:
+        for rows in (
+            self._tenant_rows,
+            self._node_rows,
+            self._holder_rows,
+            self._transaction_rows,
+            self._request_rows,
+        ):
+            for cells in rows():
                 self._cells += cells
                 if self._cells >= _CELLS:
                     yield self._flush()
@@ -95,7 +107,7 @@ class _Encoder:
     def _tenant_rows(self) -> Iterator[int]:
         for number, tenant in enumerate(self._state):
             self._tenants[tenant.name] = number
-            flags = _DROPPED * tenant.dropped + _FIRST_FORM * (tenant.form is GenerationForm.FIRST)
+            flags = _DROPPED * tenant.dropped + _FLAGS.get(tenant.form, 0)
             for issues in _slices(tenant.issues):
                 columns = self._columns
                 columns["tenant_names"].append(tenant.name)
@@ -124,6 +136,22 @@ class _Encoder:
                 self._columns["holder_counts"].append(len(names))
                 self._columns["holder_tenants"].extend(map(self._tenants.__getitem__, names))
                 yield 2 + len(holder) // _CELL_BYTES + len(names)
+
+    def _transaction_rows(self) -> Iterator[int]:
+        for tenant in self._state:
+            if tenant.transactions is None:
+                continue
+            for part in _slices(list(tenant.transactions)):
+                self._append(row_of(self._tenants[tenant.name], tenant.transactions, len(part)))
+                for each in part:
+                    self._append(transaction_cells(each, self._issue, self._high))
+                yield 7 * (1 + len(part))
+        self._columns["decommissioned"].extend(self._state.decommissioned)
+        yield sum(1 + len(name) // _CELL_BYTES for name in self._state.decommissioned)
+
+    def _append(self, cells: Mapping[str, int]) -> None:
+        for column, cell in cells.items():
+            self._columns[column].append(cell)
 
     def _request_rows(self) -> Iterator[int]:
         for request_id, request in self._state.requests:
@@ -181,6 +209,8 @@ class Restorer:
             self._add_tenants(chunk)
             self._add_nodes(chunk)
             self._add_holders(chunk)
+            transaction_rows.read(chunk, self._tenants, self._issues, self._highs)
+            self._state.decommissioned.update(dict.fromkeys(chunk.decommissioned))
             self._add_requests(chunk)
         except (IndexError, ValueError, KeyError) as error:
             raise BadSnapshot(f"chunk {chunk.number} does not fit together: {error!r}") from error
@@ -223,7 +253,7 @@ class Restorer:
             if tenants and tenants[-1].name == name:
                 tenants[-1].issues += issues(count)
                 continue
-            form = GenerationForm.FIRST if flags & _FIRST_FORM else GenerationForm.FINAL
+            form = next((f for f, flag in _FLAGS.items() if flags & flag), GenerationForm.FINAL)
             tenant = Tenant(name, first, issues(count), None, bool(flags & _DROPPED), form)
             tenant.imported = None if imported < 0 else imported
             known[name] = tenant
@@ -290,8 +320,12 @@ def _taker(column: Sequence[int], convert: Callable[[int], _T]) -> Callable[[int
     return take
 
 
-def _closed(owners: Sequence[Numbered]) -> Iterator[tuple[Sequence[int], Numbered]]:
+def _closed(owners: Sequence[Numbered]) -> Iterator[tuple[Sequence[int], HasHistory]]:
     """Yield each superseded window with its end, in the order of the log."""
-    found = [(issue.log_offset, at, issue.high) for at, o in enumerate(owners) for issue in o.issues[1:]]
-    for _, at, high in sorted(found, key=lambda closed: closed[0]):
-        yield high, owners[at]
+    found: list[tuple[int, Sequence[int], HasHistory]] = []
+    for owner in owners:
+        found += [(issue.log_offset, issue.high, owner) for issue in owner.issues[1:]]
+        if isinstance(owner, Tenant) and owner.transactions is not None:
+            found += owner.transactions.closings()
+    for _, high, closing in sorted(found, key=lambda closed: closed[0]):
+        yield high, closing

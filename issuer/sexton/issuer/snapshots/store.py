@@ -19,7 +19,7 @@ from typing import cast
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.log.positions import Positions
 from sexton.issuer.log.ranges import RangeReader
-from sexton.issuer.snapshots.format import SNAPSHOT_FORMAT, BadSnapshot, Restorer, encode
+from sexton.issuer.snapshots.format import READABLE, BadSnapshot, Restorer, encode
 from sexton.issuer.snapshots.manifest import digest_of, manifest_of
 from sexton.issuer.snapshots.topic import Found, SnapshotTopic
 from sexton.issuer.state.fold import FORMAT
@@ -164,7 +164,7 @@ class Snapshots:
     @staticmethod
     def _check_place(manifest: SnapshotManifest, found: Found, facts: LogFacts) -> None:
         genesis = manifest.genesis
-        if (manifest.format, genesis.format) != (SNAPSHOT_FORMAT, FORMAT):
+        if manifest.format not in READABLE or genesis.format != FORMAT:
             raise BadSnapshot(f"it has a format of another version: {manifest.format}, log {genesis.format}")
         if (manifest.snapshot_id, manifest.log_offset) != (found.snapshot_id, found.log_offset):
             raise BadSnapshot(f"its manifest belongs to another snapshot: {manifest.snapshot_id}")

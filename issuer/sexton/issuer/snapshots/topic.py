@@ -20,6 +20,7 @@ from sexton.issuer.json_lines import KAFKA
 from sexton.issuer.log.ranges import RangeReader
 from sexton.schemas import records
 from sexton.schemas.errors import KafkaUnavailable
+from sexton.schemas.kafka import refusals
 from sexton.schemas.settings import Settings
 
 __all__ = ["MAX_CHUNK_BYTES", "Found", "SnapshotTopic"]
@@ -156,16 +157,30 @@ class _Writer:
                 self._producer.poll(0)
                 return
             except BufferError:
-                self._producer.poll(min(0.1, deadline.require("writing a snapshot")))
+                self._look(min(0.1, deadline.require("writing a snapshot")))
             except KafkaException as error:
-                raise KafkaUnavailable(f"writing a snapshot: {error.args[0].str()}") from error
+                raise _not_written(error) from error
 
     def flush(self, deadline: Deadline) -> None:
         """Return when all is acknowledged."""
-        left = self._producer.flush(deadline.require("writing a snapshot"))
+        try:
+            left = self._producer.flush(deadline.require("writing a snapshot"))
+        except KafkaException as error:
+            raise _not_written(error) from error
         if self._failed or left:
             raise KafkaUnavailable(f"writing a snapshot: {(self._failed or ['no time left'])[0]}")
+
+    def _look(self, seconds: float) -> None:
+        try:
+            self._producer.poll(seconds)
+        except KafkaException as error:  # a fatal one
+            raise _not_written(error) from error
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self._failed.append(error.str())
+
+
+def _not_written(error: KafkaException) -> KafkaUnavailable:
+    kafka = error.args[0]
+    return KafkaUnavailable(f"writing a snapshot: {kafka.str()}", hint=refusals.hint(kafka))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sexton.issuer.state.state import State, Tenant
 from sexton.schemas.errors import RequestRefused
+from sexton.schemas.events import GenerationForm
 
 __all__ = ["check_alive", "check_expected", "check_issuable", "check_node", "grant_fault"]
 
@@ -33,9 +34,14 @@ def check_alive(state: State, tenant: str) -> None:
 
 
 def check_issuable(state: State, tenant: str, expected: int | None) -> None:
-    """Raise RequestRefused when the tenant was dropped, has no number left, or another one is expected."""
+    """Raise RequestRefused when the tenant was dropped, has no number left, or another one is expected.
+
+    Also `other-form` for a tenant that has transactions.
+    """
     check_alive(state, tenant)
     found, newest = state.tenant(tenant), state.newest(tenant)
+    if found is not None and found.form is GenerationForm.TRANSACTIONS:
+        raise RequestRefused("other-form", f"the tenant is of the {found.form} form: {tenant}")
     if found is not None and newest == found.largest:
         raise RequestRefused("generations-exhausted", f"the tenant has used every generation: {tenant}")
     check_expected(tenant, expected, newest)
@@ -53,6 +59,8 @@ def check_expected(tenant: str, expected: int | None, newest: int | None) -> Non
 def grant_fault(tenant: Tenant, generation: int, supersedes: int | None) -> str | None:
     """Return why an event cannot give a tenant this generation: a compare-and-set; None when it can."""
     newest = tenant.newest
+    if tenant.form is GenerationForm.TRANSACTIONS:
+        return "other-form"
     if tenant.dropped:
         return "dropped"
     if supersedes != newest:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sexton.issuer.state.history import Cuts, RequestIds
+from sexton.issuer.state.transactions import Transactions
 from sexton.schemas import events
 from sexton.schemas.events import GenerationForm
 from sexton.schemas.generations import MAX_GENERATION, MAX_PACKED_PART
@@ -77,12 +78,33 @@ class Numbered:
 
 @dataclass(slots=True)
 class Tenant(Numbered):
-    """One tenant and its attachment generations; `imported` is the log offset of its Imported event."""
+    """One tenant and its attachment generations; `imported` is the log offset of its Imported event.
+
+    A tenant of the form `transactions` has those instead.
+    """
 
     holder: str | None = None
     dropped: bool = False
     form: GenerationForm = GenerationForm.FINAL
     imported: int | None = None
+    transactions: Transactions | None = None
+
+    @property
+    def proposed_after(self) -> tuple[int, int] | None:
+        """The newest number, of either kind, and the log offset that Redis has to know; None: none yet."""
+        if self.transactions is not None:
+            newest = self.transactions.newest
+            return None if newest is None else (newest, self.transactions.changed)
+        return (self.first + len(self.issues) - 1, self.issues[-1].log_offset) if self.issues else None
+
+    def was_at(self, number: int, offset: int) -> bool:
+        """Return whether `proposed_after` was this at some time, so far as that is remembered."""
+        if self.transactions is not None:
+            return self.transactions.was_at(number, offset)
+        issue = self.issue(number)
+        if issue is None:  # forgotten, or never issued
+            return bool(self.issues) and number < self.first and offset < self.issues[0].log_offset
+        return issue.log_offset == offset
 
     @property
     def largest(self) -> int:
@@ -127,6 +149,7 @@ class State:
         self._nodes: dict[str, Node] = {}
         self._numbers: dict[int, str] = {}
         self._held: dict[str, dict[str, None]] = {}
+        self.decommissioned: dict[str, None] = {}
 
     def __len__(self) -> int:
         return len(self._tenants)
@@ -248,6 +271,17 @@ class State:
         if name not in self._tenants:
             self._tenants[name] = Tenant(name, form=form)
         return self._tenants[name]
+
+    def _transacting(self, name: str, place: events.NumberPlace) -> Transactions:
+        tenant = self._own(name, GenerationForm.TRANSACTIONS)
+        if tenant.transactions is None:
+            tenant.transactions = Transactions(place)
+        return tenant.transactions
+
+    def _close(self, owner: Transactions, number: int, offset: int) -> None:
+        """Let a transaction be forgotten once all that stands below this event is settled."""
+        if (closing := owner.close(number, offset, self.high)) is not None:
+            self.cuts.close(self.high, closing)
 
     def _enrol(self, node: str, number: int, first: int) -> Node:
         if node not in self._nodes:

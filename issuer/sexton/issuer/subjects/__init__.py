@@ -11,7 +11,8 @@ from typing import Any
 
 from sexton.issuer.subjects.base import Question
 from sexton.issuer.subjects.generation import Subject
+from sexton.issuer.subjects.transaction import TransactionSubject
 
 __all__ = ["KINDS"]
 
-KINDS: tuple[type[Question[Any]], ...] = (Subject,)
+KINDS: tuple[type[Question[Any]], ...] = (Subject, TransactionSubject)
