@@ -165,8 +165,11 @@ def write(settings: Settings, steps: Sequence[Step], timeout: float) -> list[str
         except KafkaException as error:
             place = steps[number].letter.place
             raise NotReplayed(f"kafka refuses the replay of dead letter {place}: {error}") from error
-    while len(producer) and time.monotonic() < deadline:
-        producer.flush(_SLICE_S)
+    try:
+        while len(producer) and time.monotonic() < deadline:
+            producer.flush(_SLICE_S)
+    except KafkaException as error:  # a fatal one: the client sends nothing more
+        refused.append(error.args[0])
     if len(landed) < len(steps):
         why = f": {refused[0].str()}" if refused else ""
         raise KafkaUnavailable(

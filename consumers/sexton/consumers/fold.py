@@ -86,10 +86,10 @@ def fold(intent_id: str, intent: DeletionIntent | None, said: Iterable[Outcome |
 
 
 def count(intents: Iterable[DeletionIntent], said: Iterable[Outcome | DeadLetter]) -> Counts:
-    """Count what became of all intents; the same intent written several times counts once."""
-    by_id: dict[str, DeletionIntent] = {}
-    for intent in intents:
-        by_id.setdefault(intent.intent_id, intent)
+    """Count what became of all intents; the same intent written several times counts once.
+
+    What is said is read first and kept, of the intents their ids alone: their keys may be too many to keep.
+    """
     records: dict[str, list[Outcome | DeadLetter]] = {}
     undecodable: set[tuple[str, Position]] = set()
     for record in said:
@@ -97,12 +97,17 @@ def count(intents: Iterable[DeletionIntent], said: Iterable[Outcome | DeadLetter
             records.setdefault(record.intent_id, []).append(record)
         elif isinstance(record, DeadLetter):
             undecodable.add((record.topic, record.position))
-    states = Counter(fold(i, intent, records.get(i, ())).state for i, intent in by_id.items())
+    seen: set[str] = set()
+    states: Counter[str] = Counter()
+    for intent in intents:
+        if intent.intent_id not in seen:
+            seen.add(intent.intent_id)
+            states[fold(intent.intent_id, intent, records.get(intent.intent_id, ())).state] += 1
     return Counts(
-        submitted=len(by_id),
+        submitted=len(seen),
         final={kind: states[kind.value] for kind in OutcomeKind if states[kind.value]},
         pending=states[PENDING],
-        unmatched=sum(i not in by_id for i in records),
+        unmatched=sum(i not in seen for i in records),
         undecodable=len(undecodable),
     )
 

@@ -91,7 +91,8 @@ def _in_words(event: events.Event) -> str:
     match event:
         case events.DeletionIntent():
             guards = " and ".join(guard.text for guard in event.guards)
-            message = f"{event.intent_id} {event.action.text} if {guards}"
+            vetoes = "".join(f", {veto.text}" for veto in event.vetoes)
+            message = f"{event.intent_id} {event.action.text} if {guards}{vetoes}"
             if (of := event.replay_of) is None:
                 return message
             return f"{message}, replays {of.intent_id or f'{of.topic} {of.partition}/{of.offset}'}"

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from pyspark import AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +39,7 @@ from sexton.streaming_jobs.reaper.recovery.attempts import Replayed, SentBefore
 from sexton.streaming_jobs.reaper.recovery.binding import Binding
 from sexton.streaming_jobs.reaper.recovery.lease import LockLost
 from sexton.streaming_jobs.reaper.recovery.lock import CheckpointLock
+from sexton.streaming_jobs.reaper.recovery.receipts import Earlier
 from sexton.streaming_jobs.reaper.stop import StopFlag
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, make_task
 from sexton.streaming_jobs.spark import kafka_options
@@ -48,7 +50,6 @@ _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 15.0
 _ONCE_HOLD_S = 60.0  # `--once` gives up after this, so that a scheduler sees that nothing advanced
 _EVERYTHING = 2**63 - 1
-_MOST_PARTITIONS = 4096  # of a topic, those added since the start, too
 _NO_DUPLICATES = Duplicates()
 _LARGEST_ROW = 64 * 1024 * 1024  # bytes before compression
 
@@ -63,7 +64,10 @@ class _CountsParam(AccumulatorParam[Counts]):
 
 @dataclass(slots=True)
 class MicroBatches:
-    """Processes micro-batches; the query and the delay queue share one, each from a thread of its own."""
+    """Processes micro-batches; the query and the delay queue share one, each from a thread of its own.
+
+    `look_again` says what of those that are begun is settled already; it raises KafkaUnavailable.
+    """
 
     settings: Settings
     spark: SparkSession
@@ -73,6 +77,7 @@ class MicroBatches:
     lock: CheckpointLock
     delay_queue: DelayQueue
     progress: Progress
+    look_again: Callable[[], Earlier]
     held: HeldBuckets = field(default_factory=HeldBuckets)
     replayed: Replayed | None = None
     _settled: dict[int, int] = field(default_factory=dict)
@@ -92,10 +97,15 @@ class MicroBatches:
             # must not count as settled what a crash would bring back.
             with self._guard:
                 self._settled = dict(self.progress.total.reached)
+                earlier = earlier.past(self._settled)
         wait_s, held_since, begun_at = _FIRST_WAIT_S, time.monotonic(), time.time()
+        known, tried = earlier, False
         while True:
             self.stop.check()
             try:
+                if tried:
+                    # Tasks that ended well have written what they came to: it is not done again.
+                    earlier = known.again(begun_at, self.look_again().of(topic).settled)
                 self._process(batch, batch_id, topic, earlier, duplicates)
                 return
             except Exception as error:
@@ -108,12 +118,8 @@ class MicroBatches:
             self.stop.wait(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
             if topic == records.INTENTS:
-                # Tasks that ended well have written their copies already.
                 self.replayed = Replayed(dict(self._settled), time.time()).beside(self.replayed)
-            # What was tried may have been sent; no receipt of it was written, so none says `changed`.
-            since_s = earlier.since_s if earlier.below else begun_at
-            below = dict.fromkeys(range(_MOST_PARTITIONS), _EVERYTHING)
-            earlier = replace(earlier, below=below, since_s=since_s)
+            tried = True
 
     def _process(
         self, batch: DataFrame, batch_id: int, topic: str, earlier: SentBefore, duplicates: Duplicates
@@ -177,6 +183,7 @@ class MicroBatches:
         with self._guard:
             settled = dict(self._settled)
         oldest = self.delay_queue.oldest()
+        self.progress.waiting(self.delay_queue.since_s())
         partitions = max([*settled, *oldest], default=-1) + 1
         offsets = tuple(min(settled.get(p, 0), oldest.get(p, _EVERYTHING)) for p in range(partitions))
         with IssuerClient.of(self.settings) as issuer:

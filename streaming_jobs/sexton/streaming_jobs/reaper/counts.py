@@ -16,8 +16,9 @@ class Counts:
     """Counters of one task or of many.
 
     `intents` and `keys` are by outcome, plus `deferred`, `skipped` and `duplicate`; `seconds` is wall
-    time by stage. `internal` are the dead letters that are a fault of this program. `failing` are the buckets
-    that are held, with the reason, and `said` what their stores said of it.
+    time by stage. `internal` are the dead letters that are a fault of this program, `forgotten` the intents
+    whose transaction is forgotten. `failing` are the buckets that are held, with the reason, and `said` what
+    their stores said of it.
     For each micro-batch: records = the sum over `intents`.
     """
 
@@ -37,6 +38,7 @@ class Counts:
     reached: dict[int, int] = field(default_factory=dict)
     oldest_us: int | None = None
     internal: int = 0
+    forgotten: int = 0
     said: dict[str, str] = field(default_factory=dict)
 
     def saw(self, partition: int, offset: int, written_at_us: int) -> None:
@@ -95,5 +97,6 @@ class Counts:
             reached,
             min(oldest) if oldest else None,
             self.internal + other.internal,
+            self.forgotten + other.forgotten,
             {**self.said, **other.said},
         )

@@ -25,6 +25,7 @@ from sexton.streaming_jobs.reaper.plan import TaskPlan, check_below
 from sexton.streaming_jobs.reaper.recovery.key_progress import Before, before_of
 
 __all__ = [
+    "OUTCOME_UNKNOWN",
     "DecodeStage",
     "Decoded",
     "Record",
@@ -36,6 +37,8 @@ __all__ = [
     "with_unknown_keys",
 ]
 
+OUTCOME_UNKNOWN = "outcome-unknown"
+"""The reason of an intent that a new checkpoint meets, and whose outcome may have left its topic."""
 _MAX_COPY_BYTES = 2 * MAX_INTENT_BYTES  # of a deferred copy, which says of each key, too
 
 
@@ -117,20 +120,23 @@ class DecodeStage:
     def _decoded(self, record: Record) -> Decoded | Rejected | None:
         plan, counts = self.plan, self.counts
         counts.saw(record.partition, record.offset, record.written_at_us)
-        if plan.topic == records.INTENTS:
+        first = plan.topic == records.INTENTS
+        if first:
             check_below(plan, record.partition, record.offset)
-            result = decode(self.codec, record)
-        elif record.offset in plan.duplicates.dropped.get(record.partition, ()):
-            # Nothing is written: the later copy of this intent is on Kafka, and gets the one outcome.
-            counts.came_due()
-            counts.add("duplicate")
+        settled = plan.earlier.is_settled(record.partition, record.offset)
+        if settled or record.offset in plan.duplicates.dropped.get(record.partition, ()):
+            # Nothing is written: its outcome is on Kafka, or a later copy of it, which gets the one outcome.
+            # Executed again it could delete what was written since, or hide what an operator brought back.
+            if not first:
+                counts.came_due()
+            counts.add("settled-before" if settled else "duplicate")
             return None
-        else:
-            result = decode_deferred(self.codec, record)
+        result = decode(self.codec, record) if first else decode_deferred(self.codec, record)
         if isinstance(result, Skipped):
             counts.add("skipped")
             return None
-        return self._returned(result) if isinstance(result, Decoded) and result.waited else result
+        found = self._returned(result) if isinstance(result, Decoded) and result.waited else result
+        return _unknown(found) if settled is None and isinstance(found, Decoded) else found
 
     def _returned(self, decoded: Decoded) -> Decoded:
         """Take in an intent that waited: its first position is held against the barrier, too."""
@@ -167,8 +173,14 @@ def decode(codec: Codec, record: Record) -> Decoded | Rejected | Skipped:
     try:
         check_form(intent)
     except InvalidEvent as error:
-        return Rejected(record, "invalid-intent", str(error), intent)
+        return Rejected(record, "invalid-intent", error.with_hint, intent)
     return Decoded(record, intent)
+
+
+def _unknown(decoded: Decoded) -> Rejected:
+    """Return an intent of which nobody knows whether it was executed: an unknown is never a yes."""
+    detail = "it may have been executed before: the outcomes of that time have left their topic"
+    return Rejected(decoded.record, OUTCOME_UNKNOWN, detail, decoded.intent, decoded.waited)
 
 
 def _too_large(record: Record, size: int, most: int) -> str:

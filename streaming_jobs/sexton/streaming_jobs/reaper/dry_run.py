@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import cast
 
@@ -24,15 +25,16 @@ from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.schemas.text import counted
 from sexton.streaming_jobs.reaper.plan import TaskPlan
-from sexton.streaming_jobs.reaper.preflight import check_topics
-from sexton.streaming_jobs.reaper.recovery.binding import check_binding
+from sexton.streaming_jobs.reaper.preflight import check_topics, deferred_place, open_delay_queue
+from sexton.streaming_jobs.reaper.recovery.attempts import SentBefore
+from sexton.streaming_jobs.reaper.recovery.binding import Binding, check_binding
 from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint
+from sexton.streaming_jobs.reaper.recovery.receipts import Unfinished, catch_up_of, look_back, unfinished
 from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, make_task
 from sexton.streaming_jobs.spark import kafka_source_options
 
 __all__ = ["About", "Decision", "about", "dry_run", "keys_by_kind", "kind_of", "line_of", "summed"]
 
-_EARLIEST = -2  # Spark's number for the first offset that is there
 _UNBOUNDED = 2**63 - 1
 
 Decision = events.Outcome | events.DeadLetter | events.DeferredIntent
@@ -48,21 +50,18 @@ def dry_run(
     """
     cluster = Cluster(settings)
     binding = check_topics(settings, cluster)
-    committed: dict[int, int] = {}
-    if settings.checkpoint:
-        checkpoint = Checkpoint(spark, settings.checkpoint, binding.topic)
-        check_binding(checkpoint.binding(), binding)
-        checkpoint.check_whole()
-        committed = checkpoint.committed()
     partitions = cluster.topics([binding.topic])[binding.topic].found.partitions
-    starting = {str(p): committed.get(p, _EARLIEST) for p in range(partitions)}
+    starting, earlier = _start(settings, spark, cluster, binding, partitions)
     with IssuerClient.of(settings) as issuer:
         log_offset = issuer.validate([]).log_offset
-    plan = TaskPlan(settings, binding.topic_id, log_offset, (_UNBOUNDED,) * partitions, dry_run=True)
+    ends = (_UNBOUNDED,) * partitions
+    plan = TaskPlan(settings, binding.topic_id, log_offset, ends, dry_run=True, earlier=earlier)
     backlog = (
         spark.read.format("kafka")
         .options(**kafka_source_options(settings, binding.topic))
-        .option("startingOffsets", json.dumps({binding.topic: starting}))
+        .option(
+            "startingOffsets", json.dumps({binding.topic: {str(p): first for p, first in starting.items()}})
+        )
         .option("endingOffsets", "latest")
         .load()
     )
@@ -76,6 +75,27 @@ def dry_run(
             codec.decode(bytes(row.value), events.Outcome, events.DeadLetter, events.DeferredIntent),
         )
     skipped(left_out.value)
+
+
+def _start(
+    settings: Settings, spark: SparkSession, cluster: Cluster, binding: Binding, partitions: int
+) -> tuple[dict[int, int], SentBefore]:
+    """Return where a reaper would start, by partition, and what of it may have been processed before."""
+    place, start = deferred_place(settings, cluster), cluster.earliest(binding.topic, partitions)
+    checkpoint = Checkpoint(spark, settings.checkpoint, binding.topic) if settings.checkpoint else None
+    if checkpoint is not None and checkpoint.binding() is None:
+        checkpoint = None  # it would be new
+    if checkpoint is not None:
+        check_binding(checkpoint.binding(), binding)
+        checkpoint.check_whole()
+        start |= checkpoint.committed()
+    text = checkpoint.waiting() if checkpoint else None
+    with closing(open_delay_queue(settings, text, place, cluster)) as delay_queue:
+        if checkpoint is None:
+            left = Unfinished(catch_up_of(settings, cluster, binding, place))
+        else:
+            left = unfinished(checkpoint, delay_queue)
+        return start, look_back(settings, cluster, binding, left, start, delay_queue).intents
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
@@ -17,31 +17,25 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.schemas.kafka.admin import Cluster
-from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.batch import MicroBatches
 from sexton.streaming_jobs.reaper.deferred.consumer import DeferredConsumer
-from sexton.streaming_jobs.reaper.deferred.delay_levels import levels
-from sexton.streaming_jobs.reaper.deferred.delay_queue import (
-    DelayQueue,
-    Place,
-    parse_uncertain,
-    parse_waiting,
-    waiting_text,
-)
+from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue, Place, waiting_text
 from sexton.streaming_jobs.reaper.faults import QueryFailed, fault_of, query_failed
 from sexton.streaming_jobs.reaper.preflight import (
     bind_checkpoint,
     check_nothing_lost,
     check_topics,
     deferred_place,
+    open_delay_queue,
 )
 from sexton.streaming_jobs.reaper.progress import Progress
 from sexton.streaming_jobs.reaper.recovery.attempts import Replayed, SentBefore
+from sexton.streaming_jobs.reaper.recovery.catch_up import CatchUp
 from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint
 from sexton.streaming_jobs.reaper.recovery.lease import LockLost
 from sexton.streaming_jobs.reaper.recovery.lock import CheckpointLock
-from sexton.streaming_jobs.reaper.recovery.receipts import sent_before, waited_before
+from sexton.streaming_jobs.reaper.recovery.receipts import Earlier, look_back, unfinished
 from sexton.streaming_jobs.reaper.stop import StopFlag, StopRequested
 from sexton.streaming_jobs.spark import kafka_source_options
 
@@ -77,25 +71,38 @@ class Reaper:
         try:
             # Under the lock, before Spark writes: offsets of a checkpoint that is bound to nothing prove
             # nothing after a topic was re-created.
-            start, is_new = bind_checkpoint(checkpoint, binding, cluster)
+            place = deferred_place(self.settings, cluster)
+            start, is_new = bind_checkpoint(self.settings, checkpoint, binding, cluster, place)
             if is_new:
                 self.progress.note("new_checkpoint", path=path, reads_from="the beginning of each partition")
             self.progress.start(start)
-            # Before the query: once its first micro-batch is committed nobody can tell any more what of it
-            # an attempt before this start may have sent.
-            earlier = sent_before(self.settings, checkpoint, binding, cluster)
-            place = deferred_place(self.settings, cluster)
             delay_queue = self._open_delay_queue(checkpoint, place, cluster)
             try:
+                # Before the query: once its first micro-batch is committed nobody can tell any more what of
+                # it an attempt before this start may have sent.
+                left = unfinished(checkpoint, delay_queue)
+                earlier = look_back(self.settings, cluster, binding, left, start, delay_queue)
+
+                def look_again() -> Earlier:
+                    left = replace(unfinished(checkpoint, delay_queue), catch_up=CatchUp())
+                    reached = dict(self.progress.total.reached)
+                    return look_back(self.settings, cluster, binding, left, reached, delay_queue)
+
                 batches = MicroBatches(
-                    self.settings, self.spark, self.stop, self.once, binding, lock, delay_queue, self.progress
+                    self.settings,
+                    self.spark,
+                    self.stop,
+                    self.once,
+                    binding,
+                    lock,
+                    delay_queue,
+                    self.progress,
+                    look_again,
                 )
-                if earlier.below:
+                if earlier.intents.below:
                     batches.replayed = Replayed(start, time.time())
-                waited = waited_before(self.settings, checkpoint, binding, delay_queue)
-                self._run_queries(
-                    path, batches, DeferredConsumer(batches, delay_queue, checkpoint, waited), earlier
-                )
+                deferred_consumer = DeferredConsumer(batches, delay_queue, checkpoint, earlier.deferred)
+                self._run_queries(path, batches, deferred_consumer, earlier.intents)
             except QueryFailed:
                 with suppress(OSError, Py4JError):  # a JVM that is gone has no checkpoint to look into
                     check_nothing_lost(checkpoint, binding, delay_queue, cluster)
@@ -112,13 +119,8 @@ class Reaper:
             lock.release()
 
     def _open_delay_queue(self, checkpoint: Checkpoint, place: Place, cluster: Cluster) -> DelayQueue:
-        delays = levels(self.settings.reaper_defer_delays_s, place.partitions)
         text = checkpoint.waiting()
-        done = parse_waiting(text, place)
-        delay_queue = DelayQueue(
-            self.settings, place, delays, done, open_codec(self.settings), parse_uncertain(text)
-        )
-        delay_queue.open(cluster.earliest(place.topic, place.partitions))
+        delay_queue = open_delay_queue(self.settings, text, place, cluster)
         if text is None:
             # Before anything waits: later nobody could know a topic that was re-created, or cut by retention.
             checkpoint.commit_waiting(waiting_text(place, delay_queue.done))

@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from sexton.issuer.client import Subject
 from sexton.schemas.actions import Action, Refusal
 from sexton.schemas.events import DeletionIntent, Position, Verdict, VerdictResult
 from sexton.schemas.guards import Guard, conditions_of
+from sexton.schemas.tenant_prefix import TenantPrefix
 from sexton.streaming_jobs.reaper.actions.registry import ROOMS as ACTIONS
 from sexton.streaming_jobs.reaper.broken import Broken, alone
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Decoded, position_of
-from sexton.streaming_jobs.reaper.guards import ROOMS, Facts, Never, NotYet
+from sexton.streaming_jobs.reaper.guards import ROOMS, Asked, Case, Facts, Never, NotYet
 from sexton.streaming_jobs.reaper.guards.asking import SUBJECTS_PER_CALL, Questions
+from sexton.streaming_jobs.reaper.guards.transaction import FORGOTTEN
+from sexton.streaming_jobs.reaper.vetoes import ROOMS as VETOES
 
 __all__ = [
     "Allowed",
@@ -50,12 +52,14 @@ _ASKING_SHARE = 0.25
 class Rules:
     """What this reaper's settings allow: where it may delete, whether retention may be bypassed.
 
-    `prefix_depth` is how many segments below the bucket a prefix needs at least.
+    `prefix_depth` is how many segments below the bucket a prefix needs at least, `tenant_prefix` where
+    tenants' objects lie.
     """
 
     allow: Allowed = ()
     allow_bypass: bool = False
     prefix_depth: int = 1
+    tenant_prefix: TenantPrefix | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,11 @@ class Judged:
     def passed(self) -> bool:
         """Whether it may be executed."""
         return isinstance(self.judgement, Verdict) and self.judgement.result is VerdictResult.PASS
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether it claims what the log does not hold any more, though it keeps all that intents may ask."""
+        return isinstance(self.judgement, Verdict) and self.judgement.reason == FORGOTTEN
 
 
 @dataclass(slots=True)
@@ -116,10 +125,12 @@ class JudgeStage:
         self._judged += len(decoded)
         with self.counts.stage("judge"):
             facts, rules = self.questions.facts(self.now), self.rules
-            return [
+            judged = [
                 Judged(each, first, alone("judge", partial(judge, each.intent, first, facts, rules)))
                 for each, first in decoded
             ]
+            self.counts.forgotten += sum(each.forgotten for each in judged)
+            return judged
 
     def _worth_asking(self) -> bool:
         """Return whether the question is full, or lets many intents go, so that the store works meanwhile.
@@ -135,7 +146,7 @@ class JudgeStage:
         return len(self._waiting) >= max(_INTENTS_PER_SUBJECT * len(questions.open), went) > 0
 
 
-def subjects(intent: DeletionIntent, partition: int) -> list[Subject]:
+def subjects(intent: DeletionIntent, partition: int) -> list[Asked]:
     """Return what the issuer has to be asked about an intent that stands in this partition."""
     rooms = ((ROOMS.get(type(guard)), guard) for guard in intent.guards)
     return [
@@ -163,8 +174,9 @@ def judge(
     refused = _refused(intent, rules)
     if refused is not None:
         return Verdict(VerdictResult.REFUSED, *refused, None)
-    said = [_judged(guard, position, facts) for guard in intent.guards]
-    said.append(_executable(intent.action))
+    case = Case(intent.action, position, facts, rules.tenant_prefix)
+    said: list[object] = [_judged(guard, case) for guard in intent.guards]
+    said += _not_executed(intent)
     log_offset = facts.log_offset if any(map(_asks, intent.guards)) else None
     if never := [each for each in said if isinstance(each, Never)]:
         return _never(never, log_offset)
@@ -179,17 +191,19 @@ def _asks(guard: Guard) -> bool:
     return room is not None and room.asks
 
 
-def _judged(guard: Guard, position: Position, facts: Facts) -> object:
+def _judged(guard: Guard, case: Case) -> object:
     room = ROOMS.get(type(guard))
     if room is None:
         return NotYet("guard-not-judged", f"no judge for {type(guard).__name__}")
-    return room.verdict(guard, position, facts)
+    return room.verdict(guard, case)
 
 
-def _executable(action: Action) -> NotYet | None:
-    if type(action) in ACTIONS:
-        return None
-    return NotYet("action-not-executed", f"{type(action).__name__} is not executed")
+def _not_executed(intent: DeletionIntent) -> list[NotYet]:
+    """Return what of an intent this version cannot do: left out, more would be deleted than was asked for."""
+    if type(intent.action) not in ACTIONS:
+        return [NotYet("action-not-executed", f"{type(intent.action).__name__} is not executed")]
+    unknown = [type(veto).__name__ for veto in intent.vetoes if type(veto) not in VETOES]
+    return [NotYet("veto-not-judged", f"no judge for {name}") for name in unknown]
 
 
 def _never(said: Sequence[Never], log_offset: int | None) -> Verdict:

@@ -8,13 +8,28 @@ from collections.abc import Callable
 from sexton.schemas import records
 from sexton.schemas.errors import SextonError
 from sexton.schemas.kafka.admin import Cluster
+from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, compare
-from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue, Place
+from sexton.streaming_jobs.reaper.deferred.delay_levels import levels
+from sexton.streaming_jobs.reaper.deferred.delay_queue import (
+    DelayQueue,
+    Place,
+    parse_uncertain,
+    parse_waiting,
+)
 from sexton.streaming_jobs.reaper.recovery.binding import Binding, check_binding, check_retention
 from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint
+from sexton.streaming_jobs.reaper.recovery.receipts import catch_up_of
 
-__all__ = ["TopicsUnsafe", "bind_checkpoint", "check_nothing_lost", "check_topics", "deferred_place"]
+__all__ = [
+    "TopicsUnsafe",
+    "bind_checkpoint",
+    "check_nothing_lost",
+    "check_topics",
+    "deferred_place",
+    "open_delay_queue",
+]
 
 # Rows that a topic does not take end every try of their micro-batch. With a limit below the size of a
 # producer's batch it is worse: the Java client splits what was refused into the same batch, for ever.
@@ -62,7 +77,22 @@ def deferred_place(settings: Settings, cluster: Cluster) -> Place:
     return Place(name, facts.topic_id, facts.found.partitions)
 
 
-def bind_checkpoint(checkpoint: Checkpoint, now: Binding, cluster: Cluster) -> tuple[dict[int, int], bool]:
+def open_delay_queue(settings: Settings, text: str | None, place: Place, cluster: Cluster) -> DelayQueue:
+    """Open the delay queue where a checkpoint's text says that it stands, else at the beginning.
+
+    Raises CheckpointRefused, KafkaUnavailable.
+    """
+    delays = levels(settings.reaper_defer_delays_s, place.partitions)
+    done = parse_waiting(text, place)
+    codec, uncertain = open_codec(settings), parse_uncertain(text)
+    delay_queue = DelayQueue(settings, place, delays, done, codec, uncertain)
+    delay_queue.open(cluster.earliest(place.topic, place.partitions))
+    return delay_queue
+
+
+def bind_checkpoint(
+    settings: Settings, checkpoint: Checkpoint, now: Binding, cluster: Cluster, place: Place
+) -> tuple[dict[int, int], bool]:
     """Bind a new checkpoint, or refuse one that belongs to other topics or has lost intents to retention.
 
     Returns the offset by partition at which work starts, and whether the checkpoint is new. Raises
@@ -74,6 +104,7 @@ def bind_checkpoint(checkpoint: Checkpoint, now: Binding, cluster: Cluster) -> t
     partitions = cluster.topics([now.topic])[now.topic].found.partitions
     earliest = cluster.earliest(now.topic, partitions)
     if found is None:
+        checkpoint.begin_catch_up(catch_up_of(settings, cluster, now, place).to_text())
         checkpoint.bind(now)
         return earliest, True
     committed = checkpoint.committed()

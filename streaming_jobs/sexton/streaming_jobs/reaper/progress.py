@@ -41,14 +41,22 @@ HELD = Counter("sexton_settle_held_total", "Times that a micro-batch was held by
 INTERNAL = Counter(
     "sexton_settle_internal_total", "Dead letters with the reason internal: a fault of Sexton, to be reported"
 )
+FORGOTTEN = Counter(
+    "sexton_judge_forgotten_total", "Intents that were refused as the log has forgotten their transaction"
+)
 BATCHES = Counter("sexton_settle_micro_batches_total", "Micro-batches settled")
 BACKLOG = Gauge("sexton_decode_backlog_records", "Records of the intents topic not yet processed")
+OLDEST_DEFERRED = Gauge(
+    "sexton_deferred_oldest_seconds",
+    "Age of the oldest intent that waits: the issuer keeps all history since then",
+)
 OLDEST = Gauge("sexton_decode_oldest_pending_seconds", "Age of the oldest record not yet processed")
 
 
 _HINT_INTERNAL = (
     "docs/operating.md, 'A dead letter that is internal': others are not harmed; please report it"
 )
+_HINT_FORGOTTEN = "docs/operating.md, 'A transaction is forgotten': nothing of these intents was deleted"
 
 
 def serve_metrics(port: int | None) -> int | None:
@@ -98,6 +106,8 @@ class Progress:
         _count(counts)
         if counts.internal:
             self.note("internal", records=counts.internal, hint=_HINT_INTERNAL)
+        if counts.forgotten:
+            self.note("forgotten", intents=counts.forgotten, hint=_HINT_FORGOTTEN)
         BACKLOG.set(backlog)
         OLDEST.set(oldest)
         self._print(
@@ -130,6 +140,10 @@ class Progress:
         HELD.inc()
         line = {"event": "held", "topic": topic, "fault": str(fault), "hint": fault.hint}
         self._print({**line, "next_try_s": round(wait_s, 1)})
+
+    def waiting(self, since_s: float | None) -> None:
+        """Note since when the oldest intent waits; its age grows also while nothing is read."""
+        OLDEST_DEFERRED.set_function(lambda: 0.0 if since_s is None else max(0.0, self.clock() - since_s))
 
     def bucket(self, change: Change) -> None:
         """Say that a bucket is held from now on, in its store's own words and with what to do, or free."""
@@ -193,6 +207,7 @@ def _count(counts: Counts) -> None:
     RETRIED.inc(counts.keys_retried)
     RETURNED.inc(counts.returned)
     INTERNAL.inc(counts.internal)
+    FORGOTTEN.inc(counts.forgotten)
     for reason in counts.failing.values():
         HELD_BUCKETS.labels(reason).inc()
     BATCHES.inc()

@@ -19,7 +19,7 @@ from sexton.schemas.codec import Codec
 from sexton.schemas.events import OutcomeKind
 from sexton.schemas.intents import MAX_INTENT_BYTES
 from sexton.schemas.outcomes import worst
-from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress, progress_of
 from sexton.streaming_jobs.reaper.broken import INTERNAL, Broken, alone
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Decoded, Record, Rejected, position_of
@@ -28,6 +28,7 @@ from sexton.streaming_jobs.reaper.execute.outcomes import EARLIER_PHASE, SLOW_BU
 from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.execute.stage import UNTRIED, Executed
 from sexton.streaming_jobs.reaper.judge import NotYet
+from sexton.streaming_jobs.reaper.vetoes import Stop
 
 __all__ = ["Row", "SettleStage", "kind_of"]
 
@@ -103,6 +104,10 @@ class SettleStage:
             return records.DEFERRED, {}, [self.continues(decoded, result)]
         if result.held is not None:
             return records.DEFERRED, deferred, [self.held(decoded, result)]
+        if isinstance(result.gated, Stop):
+            verdict = replace(verdict, reason=result.gated.reason, detail=result.gated.detail)
+        if result.note:
+            verdict = replace(verdict, detail=f"{verdict.detail}; {result.note}")
         dead = self.dead_letter(decoded, result)
         outcome = self.outcome(decoded, verdict, result)
         by_kind = {kind.value: number for kind, number in result.counts.items()}
@@ -157,27 +162,38 @@ class SettleStage:
         """Return the copy of an intent whose guards cannot be judged yet."""
         waited = decoded.waited
         attempt = waited.attempt + 1 if waited else 1
-        unknown, keys = (waited.effect_unknown, waited.keys) if waited else (False, None)
         return self._deferred(
-            decoded, why.reason, why.detail, attempt, retry_at=why.retry_at, unknown=unknown, keys=keys
+            decoded,
+            why.reason,
+            why.detail,
+            attempt,
+            retry_at=why.retry_at,
+            unknown=waited.effect_unknown if waited else False,
+            keys=waited.keys if waited else None,
+            resumes_at=waited.resumes_at if waited else None,
         )
 
     def held(self, decoded: Decoded, result: Result) -> Row:
         """Return the copy of an intent that its bucket held; its age counts from the first time."""
         assert result.held is not None
-        waited = decoded.waited
+        waited, waits = decoded.waited, result.waits
         slow = result.held.reason == SLOW_BUCKET  # it continues as it can: no delay grows, nothing grows old
-        attempt = waited.attempt + 1 if waited and waited.waiting_since and not slow else 1
-        since = None if slow else waited.waiting_since if waited and waited.waiting_since else self.now
+        again = waited is not None and (waited.waiting_since is not None or waits is not None) and not slow
+        attempt = waited.attempt + 1 if waited and again else 1
+        # What a phase hangs on is no trouble of its bucket's either.
+        ages = not slow and waits is None
+        since = (waited.waiting_since if waited and waited.waiting_since else self.now) if ages else None
         return self._deferred(
             decoded,
             result.held.reason or "held",
             result.held.detail[:_LONGEST_DETAIL],
             attempt,
+            retry_at=waits.retry_at if waits else None,
             since=since,
             unknown=result.unknown or (waited is not None and waited.effect_unknown),
             progress=result.progress,
             keys=result.keys,
+            resumes_at=result.resumes_at,
         )
 
     def continues(self, decoded: Decoded, result: Result) -> Row:
@@ -199,11 +215,12 @@ class SettleStage:
         unknown: bool = False,
         progress: PrefixProgress | None = None,
         keys: events.KeyProgress | None = None,
+        resumes_at: datetime | None = None,
     ) -> Row:
         record, intent, waited = decoded.record, decoded.intent, decoded.waited
         assert record.value is not None
         if progress is None:
-            progress = PrefixProgress(waited.gone, waited.after) if waited else PrefixProgress()
+            progress = progress_of(waited)
         level = level_of(self.delays, attempt, self.now, retry_at)
         event = events.DeferredIntent(
             first=position_of(decoded, self.topic_id),
@@ -219,6 +236,8 @@ class SettleStage:
             gone=progress.gone,
             after=progress.after,
             keys=keys,
+            resumes_at=resumes_at,
+            written_before=progress.written_before,
         )
         row = self._row(records.DEFERRED, event)
         named = [("intent-id", intent.intent_id.encode()), ("tenant", intent.tenant.encode())]

@@ -1,8 +1,8 @@
 """One task of a micro-batch: decode, judge, execute and settle its records in one pass, in one Spark stage.
 
-No shuffle, no cache and no second action: each would read Kafka again and delete twice. All rows leave at
-the end of the task, when every request is acknowledged; they are small, so that a task holds its intents'
-outcomes and not their keys' objects.
+No shuffle, no cache and no second action: each would read Kafka again and delete twice. Rows leave when every
+request is acknowledged, at the end of the task. A micro-batch is bounded in records, and they may be large: a
+task whose records come to more than it should hold in memory settles what it has before it takes more.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import accumulate
 
 import pyarrow as pa
@@ -20,11 +21,12 @@ from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Record
 from sexton.streaming_jobs.reaper.plan import TaskPlan, check_topic
 from sexton.streaming_jobs.reaper.settle import Row
-from sexton.streaming_jobs.reaper.work import open_work, settle, take
+from sexton.streaming_jobs.reaper.work import Work, open_work, settle, take
 
 __all__ = ["ROW_SCHEMA", "ROW_SPARK_SCHEMA", "make_task"]
 
 _ROWS_PER_BATCH = 2_000
+_MOST_BYTES = 128 * 1024 * 1024  # of records, which are some four times as large once they are decoded
 _SWITCH_S = 0.0005
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ROW_SCHEMA = pa.schema(
@@ -47,17 +49,35 @@ def make_task(
     """Return the function that Spark runs over a task's batches; `report` is called once, at its end."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with _busy():
-            work = open_work(plan)
-            for batch in batches:
-                check_topic(plan)
-                take(work, _records(batch))
-            rows = settle(work)
-        report(work.counts)
-        for start in range(0, len(rows), _ROWS_PER_BATCH):
-            yield _to_arrow(rows[start : start + _ROWS_PER_BATCH])
+        counts, given, more = Counts(), plan, True
+        while more:
+            with _busy():
+                work = open_work(given)
+                more = _take_most(work, given, batches)
+                rows = settle(work)
+            counts += work.counts
+            # What has just held up a part of the task is not waited for once more.
+            given = replace(given, held={**given.held, **work.counts.failing})
+            del work  # its records, beside those of the next part
+            if not more:
+                report(counts)
+            for start in range(0, len(rows), _ROWS_PER_BATCH):
+                yield _to_arrow(rows[start : start + _ROWS_PER_BATCH])
+            del rows
 
     return task
+
+
+def _take_most(work: Work, plan: TaskPlan, batches: Iterator[pa.RecordBatch]) -> bool:
+    """Take batches in until there is enough; return whether there may be more."""
+    size = 0
+    for batch in batches:
+        check_topic(plan)
+        take(work, _records(batch))
+        size += batch.nbytes
+        if size >= _MOST_BYTES:
+            return True
+    return False
 
 
 @contextmanager

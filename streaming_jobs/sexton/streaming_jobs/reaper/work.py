@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from pyspark import TaskContext
 
+from sexton.schemas.tenant_prefix import TenantPrefix
 from sexton.streaming_jobs.reaper import clients
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import DecodeStage, Record, Rejected
@@ -44,7 +45,13 @@ def open_work(plan: TaskPlan) -> Work:
     now, counts = datetime.now(UTC), Counts()
     codec, prefix = clients.codec(settings), settings.topic_prefix
     questions = Questions(clients.issuer(settings), plan.topic_id, plan.log_offset)
-    rules = Rules(parse_allow(settings.allow), settings.reaper_allow_bypass, settings.reaper_prefix_depth)
+    template = settings.reaper_tenant_prefix
+    rules = Rules(
+        parse_allow(settings.allow),
+        settings.reaper_allow_bypass,
+        settings.reaper_prefix_depth,
+        None if template is None else TenantPrefix.parse(template),
+    )
     context = TaskContext.get()
     # A task that Spark runs once more may have sent everything before.
     retried = context is not None and context.attemptNumber() > 0

@@ -18,7 +18,7 @@ from sexton.streaming_jobs.reaper.actions.delete_objects import results
 from sexton.streaming_jobs.reaper.actions.delete_objects.execution import ObjectsExecution
 from sexton.streaming_jobs.reaper.actions.delete_prefix import execution as prefix
 from sexton.streaming_jobs.reaper.actions.delete_prefix.execution import PrefixExecution
-from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import PrefixProgress
+from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import progress_of
 from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.recovery.key_progress import Before
@@ -41,13 +41,15 @@ class Executing:
 
 def _objects(intent: DeletionIntent, waited: DeferredIntent | None, before: Before | None) -> Execution:
     assert isinstance(intent.action, DeleteObjects)
-    return ObjectsExecution(intent.action, conditions=conditions_of(intent.guards), before=before)
+    resumes_at = waited.resumes_at if waited else None
+    conditions = conditions_of(intent.guards)
+    return ObjectsExecution(intent.action, conditions=conditions, before=before, resumes_at=resumes_at)
 
 
 def _prefix(intent: DeletionIntent, waited: DeferredIntent | None, before: Before | None) -> Execution:
     assert isinstance(intent.action, DeletePrefix)
-    progress = PrefixProgress(waited.gone, waited.after) if waited else PrefixProgress()
-    return PrefixExecution(intent.action, progress=progress)
+    ends_writes = any(guard.ends_writes for guard in intent.guards)
+    return PrefixExecution(intent.action, progress=progress_of(waited), ends_writes=ends_writes)
 
 
 ROOMS: Mapping[type[ActionRoom], Executing] = {

@@ -103,8 +103,8 @@ class DeferredConsumer:
             .load()
         )
         ends = {p: end for p, (_, end) in due.items()}
-        earlier = self.earlier
-        since_s = earlier.since_s if self.rounds == 0 and earlier.since_s is not None else time.time()
+        earlier = self.earlier.past(done)
+        since_s = time.time() if earlier.since_s is None else earlier.since_s
         # Before the first delete: after a crash these are verified before they are sent again.
         # Not less than another run had begun: with longer delays a part of that is not due any more.
         begun = {p: max(end, earlier.below.get(p, 0)) for p, end in {**done, **ends}.items()}

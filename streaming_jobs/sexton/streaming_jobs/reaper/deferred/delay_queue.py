@@ -13,12 +13,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from confluent_kafka import Message
+
 from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable, UndecodableRecord
 from sexton.schemas.kafka.reader import Reader, place
 from sexton.schemas.settings import Settings
-from sexton.streaming_jobs.reaper.deferred.pending import Duplicates, Origin, Pending, origin_of
+from sexton.streaming_jobs.reaper.deferred.pending import Copy, Duplicates, Origin, Pending, origin_of
 from sexton.streaming_jobs.reaper.recovery.binding import CheckpointRefused, check_retention
 
 __all__ = [
@@ -183,7 +185,8 @@ class DelayQueue:
 
     def still_uncertain(self, duplicates: Duplicates, ends: Mapping[int, int]) -> dict[int, frozenset[int]]:
         """Return those of the uncertain copies that wait on once everything below these offsets is done."""
-        left = {p: frozenset(o for o in found if o >= ends.get(p, 0)) for p, found in duplicates.kept.items()}
+        kept = _union(duplicates.kept, self.uncertain)  # some came to be while the range was processed
+        left = {p: frozenset(o for o in found if o >= ends.get(p, 0)) for p, found in kept.items()}
         return {partition: found for partition, found in left.items() if found}
 
     def committed(self, ends: Mapping[int, int], uncertain: Mapping[int, frozenset[int]]) -> None:
@@ -194,6 +197,20 @@ class DelayQueue:
             for partition, end in ends.items():
                 self._pending.done(partition, end)
 
+    def copies(self) -> list[Copy]:
+        """Return all that waits now, or is done and not committed.
+
+        Reads what was written since the last call; raises KafkaUnavailable.
+        """
+        with self._lock:
+            self._scan(self._ends())
+            return list(self._pending.copies())
+
+    def doubt(self, uncertain: Mapping[int, frozenset[int]]) -> None:
+        """Note copies as uncertain, on top of what the checkpoint says."""
+        with self._lock:
+            self.uncertain = _union(self.uncertain, uncertain)
+
     def oldest(self) -> dict[int, int]:
         """Return the oldest first position of all that waits now, by intents partition.
 
@@ -203,19 +220,33 @@ class DelayQueue:
             self._scan(self._ends())
             return self._pending.oldest()
 
+    def since_s(self) -> float | None:
+        """Return since when the oldest intent waits, seconds since 1970, as of what was read last."""
+        with self._lock:
+            return self._pending.since_s()
+
     def _ends(self) -> dict[int, int]:
         reader = self._open_reader()
         return {p: reader.bounds(p, _ANSWER_S)[1] for p in range(self.place.partitions)}
 
     def _scan(self, ends: Mapping[int, int]) -> None:
         for message in self._open_reader().read(ends, answer_s=_ANSWER_S):
-            self._pending.note(*place(message), self._origin(message.value()))
+            self._pending.note(*place(message), self._origin(message), message.timestamp()[1])
 
-    def _origin(self, value: bytes | None) -> Origin | None:
+    def _origin(self, message: Message) -> Origin | None:
         try:
-            return origin_of(self.codec.decode(value or b"", events.DeferredIntent))
+            copy = self.codec.decode(message.value() or b"", events.DeferredIntent)
         except UndecodableRecord:
             return None  # the reaper makes a dead letter of it: nothing of it is pending
+        # Not of its bytes: to decode each intent that waits would take a start minutes. Bytes that were sent
+        # again as they are say it themselves.
+        said = dict(message.headers() or ()).get("intent-id")
+        try:
+            if isinstance(said, bytes):
+                return origin_of(copy, said.decode())
+            return origin_of(copy, self.codec.decode(copy.raw_value, events.DeletionIntent).intent_id)
+        except (UndecodableRecord, UnicodeDecodeError):
+            return origin_of(copy)
 
     def _open_reader(self) -> Reader:
         if self._reader is None:

@@ -12,6 +12,7 @@ from enum import Enum, auto
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
+from sexton.schemas.events import OutcomeKind
 from sexton.storage import MAX_KEYS, Abilities, Versioning
 from sexton.streaming_jobs.reaper.execute.breaker import CircuitBreaker
 from sexton.streaming_jobs.reaper.execute.due import Batch, Due
@@ -53,7 +54,8 @@ class Bucket:
     `started` is when its task began, seconds since 1970; `sent_before` are the items of which an attempt is
     known whose effect is not. `abilities` is None until the bucket has answered; `unstarted` are the
     executions that wait for that, and `probe_due` is when it is asked again. `out` requests and `jobs` are
-    under way; `done` counts the keys that are gone.
+    under way; `done` counts the keys that are gone. `bound` are the keys of `seen` items that are not
+    plain.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Bucket:
     started: float = 0.0
     abilities: Abilities | None = None
     seen: set[Item] = field(default_factory=set)
+    bound: set[str] = field(default_factory=set)
     due: Due = field(default_factory=Due)
     keys: KeyStates = field(default_factory=KeyStates)
     sent_before: dict[Item, Attempt] = field(default_factory=dict)
@@ -135,7 +138,12 @@ class Bucket:
         """Return those items that nobody has queued yet, each once, and count them as seen."""
         new = [item for item in dict.fromkeys(items) if item not in self.seen]
         self.seen.update(new)
+        self.bound.update(item.key for item in new if not isinstance(item, str))
         return new
+
+    def queued(self, key: str) -> bool:
+        """Return whether a delete of this key, in whatever form, was queued in this task."""
+        return key in self.seen or key in self.bound
 
     def verify_first(self, items: Sequence[T]) -> list[T]:
         """Put off those items whose repeat may leave a second marker until they were verified."""
@@ -195,7 +203,14 @@ class Bucket:
 
     def open_circuit(self, why: ItemOutcome) -> None:
         """Send nothing more; what is unsent is held for this reason, and nothing has happened to it."""
-        self.breaker.opened = why = ItemOutcome(None, why.reason, why.detail)
+        self._close(ItemOutcome(None, why.reason, why.detail))
+
+    def give_up(self, why: ItemOutcome) -> None:
+        """Send nothing more, now or later: what is unsent is dead for this reason, as no waiting mends it."""
+        self._close(ItemOutcome(OutcomeKind.DEAD_LETTERED, why.reason, why.detail))
+
+    def _close(self, why: ItemOutcome) -> None:
+        self.breaker.opened = why
         for execution in self.unstarted:
             execution.held = why
         self.unstarted, self.probe_due = [], None
@@ -213,5 +228,7 @@ class Bucket:
         for item in held:
             known = self.keys.outcome(item)
             unknown = known is not None and known.unknown
-            outcome = ItemOutcome(None, why.reason, why.detail, unknown=unknown)
+            # Of what may be gone no dead letter says that it stays: that waits, also in a bucket given up.
+            kind = None if unknown or item in self.sent_before else why.kind
+            outcome = ItemOutcome(kind, why.reason, why.detail, unknown=unknown)
             self.keys.move(item, State.SETTLED, outcome, was=State.DUE)

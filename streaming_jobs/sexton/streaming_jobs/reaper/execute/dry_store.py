@@ -1,23 +1,30 @@
-"""The store of a dry run: it sends nothing and says that all went well; its rows are shown, never written."""
+"""The store of a dry run: it deletes nothing and says that all went well; its rows are shown, never written.
+
+Vetoes are asked about, as they would be now: that only reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import NoReturn
+from dataclasses import dataclass
+from functools import cached_property
 
-from sexton.storage import Abilities, BatchResult, Delete, Versioning
+from sexton.storage import Abilities, BatchResult, Calls, Delete, Versioning
 
 __all__ = ["DryStore"]
 
 
+@dataclass(frozen=True)
 class DryStore:
-    """A store that nobody reaches."""
+    """A store that is read at the most; `reads` returns its single calls, once something asks for them."""
 
-    @property
-    def calls(self) -> NoReturn:
-        """Never asked for: a dry run reads no object."""
-        raise NotImplementedError("a dry run does not reach the store")
+    reads: Callable[[], Calls]
+
+    @cached_property
+    def calls(self) -> Calls:
+        """Single calls, of which a dry run makes those that read."""
+        return self.reads()
 
     def delete_all(
         self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
@@ -32,6 +39,9 @@ class DryStore:
         return Abilities(bucket, versioning=Versioning.OFF)
 
     abilities = look_up
+
+    def date_of(self, bucket: str) -> None:
+        """Nobody has answered."""
 
     def probe(self, bucket: str, under: str = "") -> Abilities:
         """Never asked for: a dry run is refused nothing by its store."""

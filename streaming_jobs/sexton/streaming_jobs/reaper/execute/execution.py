@@ -5,17 +5,21 @@ it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sexton.schemas.actions import DeleteObjects, DeletePrefix
+from sexton.schemas.errors import EnvironmentFault
 from sexton.storage import Deleter
 from sexton.streaming_jobs.reaper.broken import Broken, alone
 from sexton.streaming_jobs.reaper.execute.bucket import Bucket
+from sexton.streaming_jobs.reaper.execute.gate import Gate
 from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome
 from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
+from sexton.streaming_jobs.reaper.vetoes import First, Said, Stop, Wait
 
 if TYPE_CHECKING:
     from sexton.streaming_jobs.reaper.execute.sender import Sender
@@ -31,8 +35,9 @@ class Execution(ABC):
 
     `requests` are the numbers of those that carried something of it. `overdue`: past the age limit, so that
     what its bucket holds is decided now. `held` is set when its bucket was closed before anything was queued.
-    `bucket` is there once the stage has taken it in. `broken` says that the stage failed for it: nothing more
-    of it is sent, and what was queued may have gone.
+    `gate` is what is asked before each of its phases, None for nothing; `gated` is why the next one may not
+    begin, with Wait not yet, with Stop never. `bucket` is there once the stage has taken it in. `broken` says
+    that the stage failed for it: nothing more of it is sent, and what was queued may have gone.
     """
 
     action: DeleteObjects | DeletePrefix
@@ -41,6 +46,9 @@ class Execution(ABC):
     held: ItemOutcome | None = None
     broken: Broken | None = None
     requests: list[int] = field(default_factory=list)
+    gate: Gate | None = None
+    gated: Stop | Wait | None = None
+    _asked: Mapping[int, Any] | None = None
     bucket: Bucket = field(init=False)
 
     def attempt(self, step: Callable[[], T], otherwise: T) -> T:
@@ -55,6 +63,58 @@ class Execution(ABC):
             return found
         self.broken = found
         return otherwise
+
+    @property
+    @abstractmethod
+    def next_phase(self) -> int | None:
+        """The number of the phase that comes next, None where nothing of it would be sent."""
+
+    def ask(self, sender: Sender) -> None:
+        """Have the store asked what the next phase hangs on, beside the requests."""
+        gate, phase = self.gate, self.next_phase
+        self._asked = None
+        if gate is None or phase is None or not gate.asks(phase) or self.bucket.is_open:
+            return
+
+        def ask() -> Mapping[int, Any] | None:
+            try:
+                return gate.ask(phase, self.bucket.name, sender.deleter)
+            except EnvironmentFault:
+                if sender.dry:
+                    return None  # who only looks may have no right at the store
+                raise
+
+        def told(bucket: Bucket, found: Mapping[int, Any] | None) -> None:
+            self._asked = found
+
+        sender.job(self.bucket, ask, told)
+
+    def may_begin(self, sender: Sender, resumes_at: datetime | None = None) -> bool:
+        """Return whether the next phase may begin, now that the store was asked; else note why not.
+
+        `resumes_at` is when the pause before it ends.
+        """
+        gate, phase = self.gate, self.next_phase
+        if gate is None or phase is None:
+            return True
+        said: Said
+        if gate.asks(phase) and self._asked is None:
+            said = Wait("veto-unknown", "the store could not be asked")
+        else:
+            said = gate.said(phase, self._asked or {}, sender.now(self.bucket.name), resumes_at)
+        if said is None and (key := next(filter(self.bucket.queued, gate.needs(phase)), None)) is not None:
+            # It was seen before the delete that is on its way: of two that need each other one has to stay.
+            said = Wait("veto-unknown", f"{key!r} is being deleted")
+        if isinstance(said, First):
+            said = self.delete_first(said.key)
+        self.gated = said
+        if isinstance(said, Wait):
+            self.held = ItemOutcome(None, said.reason, said.detail)
+        return said is None
+
+    def delete_first(self, key: str) -> Wait | None:
+        """Have a key deleted before the phase that comes next; return why that is not possible now."""
+        return Wait("veto-unknown", f"{key!r} stands, and is to be gone before the rest")
 
     @abstractmethod
     def start(self, sender: Sender) -> None:

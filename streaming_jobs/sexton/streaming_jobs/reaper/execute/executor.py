@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -50,7 +50,7 @@ class Executor:
     def __post_init__(self) -> None:
         replies = Replies(self.limits, self.clock, self.jitter)
         pacer = OnePacer(self.pacer)
-        self.sender = Sender(self.deleter, pacer, replies, self.probes_under, self.clock, self.dry)
+        self.sender = Sender(self.deleter, pacer, replies, self.probes_under, self.clock, dry=self.dry)
 
     def add(self, execution: Execution) -> None:
         """Queue the first phase of an intent; sends whatever fills a request."""
@@ -78,9 +78,11 @@ class Executor:
             while self.sender.later:
                 # Not before here: a later phase that overtakes an earlier one would leave a commit object
                 # that names data which is gone.
+                self._ask(self.sender.later)
                 self.sender.later = [each for each in self.sender.later if self._proceed(each)]
                 self.sender.settle()
             # Prefixes last: a key that is also named has gone by then, under its own condition and phase.
+            self._ask(self.sender.last)
             for execution in self.sender.last:
                 self._proceed(execution)
             self.sender.drain()
@@ -90,6 +92,12 @@ class Executor:
         finally:
             self.sender.inbox.close()
 
+    def _ask(self, executions: Iterable[Execution]) -> None:
+        """Have the store asked what the next phases hang on: vetoes are not stable, so just before these."""
+        for execution in executions:
+            execution.attempt(partial(execution.ask, self.sender), None)
+        self.sender.drain()
+
     def result(self, execution: Execution) -> Result:
         """Return what became of an intent, after `finish`."""
         return execution.result(self.sender.request_ids)
@@ -98,14 +106,18 @@ class Executor:
         return execution.attempt(lambda: execution.proceed(self.sender), False)
 
     def failing(self) -> dict[str, str]:
-        """Return the buckets whose circuit is open, with the reason."""
-        found = ((each.name, each.breaker.opened) for each in self.sender.buckets.values())
-        return {name: opened.reason for name, opened in found if opened is not None}
+        """Return the buckets whose circuit is open, with the reason; one that was given up holds nothing."""
+        return {name: opened.reason for name, opened in self._held()}
 
     def said(self) -> dict[str, str]:
         """Return what the stores of buckets whose circuit opened in this task said of it."""
-        found = ((each.name, each.breaker.opened) for each in self.sender.buckets.values())
-        return {name: opened.detail for name, opened in found if opened is not None and name not in self.held}
+        return {name: opened.detail for name, opened in self._held() if name not in self.held}
+
+    def _held(self) -> Iterator[tuple[str, ItemOutcome]]:
+        for bucket in self.sender.buckets.values():
+            opened = bucket.breaker.opened
+            if opened is not None and opened.kind is None:
+                yield bucket.name, opened
 
     def healthy(self) -> set[str]:
         """Return the buckets that did some work, and whose circuit is closed."""

@@ -28,7 +28,7 @@ from sexton.storage.states_of import key_state, unreadable
 from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome, Step, is_throttled, step_of
 from sexton.streaming_jobs.reaper.execute.verification import state_of
 
-__all__ = ["denies_all", "erase_key", "fault_of_call"]
+__all__ = ["denies_all", "erase_key", "fault_of_call", "lists_no_versions"]
 
 _MOST_SLICES = 10_000
 _log = logging.getLogger("sexton.streaming_jobs.execute")
@@ -49,6 +49,8 @@ def fault_of_call(error: BaseException) -> tuple[Step, ItemOutcome]:
     outcome = ItemOutcome(None, state.code, state.message)
     if state.kind is Kind.ENVIRONMENT:
         return Step.ENVIRONMENT, outcome
+    if state.kind is Kind.UNUSABLE:
+        return Step.UNUSABLE, outcome
     transient = state.kind in (Kind.TRANSIENT, Kind.UNKNOWN, Kind.UNACCOUNTED)
     return (Step.RETRY if transient or is_throttled(state) else Step.BUCKET), outcome
 
@@ -77,7 +79,7 @@ def erase_key(deleter: Deleter, bucket: str, key: str, *, bypass: bool) -> tuple
     """Erase all versions and markers of one key; continues until none is listed, or one will not go."""
     try:
         known = deleter.abilities(bucket)
-        if known.aliasing_of(key, batch=True) is not None or not known.lists(key):
+        if known.aliasing_of(key, batch=True) or not known.lists(key) or not known.erases(batch=True):
             known = deleter.probe(
                 bucket
             )  # the store has to show that it keeps such keys apart, and lists them
@@ -85,6 +87,8 @@ def erase_key(deleter: Deleter, bucket: str, key: str, *, bypass: bool) -> tuple
             return _refused_unlisted()
         return _erase_key(deleter, bucket, key, bypass=bypass)
     except (StoreRefused, EnvironmentFault) as error:
+        if lists_no_versions(error):
+            return _refused_unlisted("the store does not list versions")
         # A listing that failed: versions may be gone, and some are left.
         step, outcome = fault_of_call(error)
         return step, ItemOutcome(None, outcome.reason, outcome.detail, unknown=True)
@@ -110,8 +114,15 @@ def _erase_key(deleter: Deleter, bucket: str, key: str, *, bypass: bool) -> tupl
     return Step.RETRY, ItemOutcome(None, "versions", "versions keep being added", unknown=True)
 
 
-def _refused_unlisted() -> tuple[Step, ItemOutcome]:
-    state = key_state("UnreadableKey", "the store's listing does not show this key byte for byte")
+def lists_no_versions(error: BaseException) -> bool:
+    """Return whether a listing of versions failed because the store has none: no fault of its bucket."""
+    return isinstance(error, StoreRefused) and error.status in (405, 501)
+
+
+def _refused_unlisted(
+    why: str = "the store's listing does not show this key byte for byte",
+) -> tuple[Step, ItemOutcome]:
+    state = key_state("UnreadableKey", why)
     return Step.DONE, ItemOutcome(OutcomeKind.REFUSED, state.code, str(state))
 
 

@@ -41,6 +41,7 @@ class Step(StrEnum):
     VERIFY = "verify"
     DENIED = "denied"
     BUCKET = "hold the bucket"
+    UNUSABLE = "give the bucket up"
     ENVIRONMENT = "hold the micro-batch"
 
 
@@ -111,7 +112,7 @@ def step_of(
             return Step.DONE, ItemOutcome(OutcomeKind.REFUSED, "locked", str(state))
         case Kind.FINAL if is_denied(state):
             return Step.DENIED, ItemOutcome(OutcomeKind.DEAD_LETTERED, code, str(state))
-        case Kind.FINAL:
+        case Kind.FINAL | Kind.UNUSABLE:
             dead = ItemOutcome(OutcomeKind.DEAD_LETTERED, code, str(state))
             return (Step.VERIFY if may_be_gone else Step.DONE), dead
         case Kind.ENVIRONMENT:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from sexton.storage import Abilities, BatchResult, Calls, Delete, Deleter
@@ -92,6 +93,10 @@ class PacedDeleter:
     def look_up(self, bucket: str) -> Abilities:
         """Return what the bucket says of itself."""
         return self.deleter.look_up(bucket)
+
+    def date_of(self, bucket: str) -> datetime | None:
+        """Return the time by the bucket's clock."""
+        return self.deleter.date_of(bucket)
 
     def abilities(self, bucket: str) -> Abilities:
         """Return what is known, asking nobody."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sexton.schemas.events import OutcomeKind
-from sexton.storage import BatchResult, Delete, KeyState
+from sexton.storage import BatchResult, Delete, KeyState, Kind
 from sexton.streaming_jobs.reaper.execute.bucket import Bucket, Denial, Probe
 from sexton.streaming_jobs.reaper.execute.due import Batch, apart
 from sexton.streaming_jobs.reaper.execute.items import EraseAll, Item, key_of
@@ -104,7 +104,9 @@ class Replies:
         bucket.due.send_again(again, self.clock() + self._backoff(bucket, again))
         if bucket.probe is Probe.PROBED:
             self.probed(bucket)  # it was tried while this request was under way
-        if Step.BUCKET in steps:
+        if result.fault is not None and result.fault.kind is Kind.UNUSABLE:
+            bucket.give_up(worst)
+        elif Step.BUCKET in steps:
             bucket.open_circuit(worst)
         elif result.count == len(result.states) and all(map(is_throttled, result.states.values())):
             # Verifying what such a reply may have done does not make the store less busy.

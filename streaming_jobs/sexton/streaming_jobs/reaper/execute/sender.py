@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from sexton.streaming_jobs.reaper.execute.outcomes import SLOW_BUCKET, ItemOutco
 from sexton.streaming_jobs.reaper.execute.paced import OnePacer, PacedDeleter
 from sexton.streaming_jobs.reaper.execute.replies import Replies
 from sexton.streaming_jobs.reaper.execute.verification import verify
+from sexton.streaming_jobs.reaper.vetoes import Now
 
 __all__ = ["Sender"]
 
@@ -45,6 +47,7 @@ class Sender:
     replies: Replies
     probes_under: Mapping[str, str] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], datetime] = lambda: datetime.now(UTC)
     dry: bool = False
     later: list[Execution] = field(default_factory=list)
     last: list[Execution] = field(default_factory=list)
@@ -123,6 +126,11 @@ class Sender:
 
         self.inbox.run(work, landed)
 
+    def now(self, bucket: str) -> Now:
+        """Return the time by the reaper's clock and by the bucket's; in a dry run nobody asks the bucket."""
+        reaper = self.wall()
+        return Now(reaper, reaper if self.dry else self.deleter.date_of(bucket))
+
     def paced(self, bucket: str) -> PacedDeleter:
         """Return a deleter for a job on a bucket."""
         return PacedDeleter(self.deleter, self.pacer, self.probes_under.get(bucket, ""))
@@ -182,6 +190,8 @@ class Sender:
         step, outcome = fault_of_call(error)
         if step is Step.ENVIRONMENT:
             self.note(outcome.detail)
+        elif step is Step.UNUSABLE:
+            bucket.give_up(outcome)
         elif step is Step.RETRY and (bucket.abilities is None or bucket.probe is Probe.PROBING):
             # The probe was throttled or cut: once more, while the failure threshold is not reached.
             self.replies.slow_down(bucket, outcome)

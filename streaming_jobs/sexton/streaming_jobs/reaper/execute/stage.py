@@ -22,6 +22,7 @@ from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.execute.dry_store import DryStore
 from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.executor import Executor, Limits
+from sexton.streaming_jobs.reaper.execute.gate import gate_of
 from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.judge import Judged, parse_allow, probes_under
 from sexton.streaming_jobs.reaper.plan import TaskPlan
@@ -87,7 +88,7 @@ class ExecuteStage:
         decoded = judged.decoded
         intent, waited = decoded.intent, decoded.waited
         execution = ACTIONS[type(intent.action)].begin(intent, waited, decoded.before)
-        execution.earlier = self._earlier(judged)
+        execution.earlier, execution.gate = self._earlier(judged), gate_of(intent)
         if waited is not None and waited.waiting_since is not None:
             limit = timedelta(seconds=self.plan.settings.reaper_age_limit_s)
             execution.overdue = self.now - waited.waiting_since > limit
@@ -134,7 +135,8 @@ def open_executor(plan: TaskPlan) -> Executor:
         allow_bypass=settings.reaper_allow_bypass,
     )
     if plan.dry_run:
-        return Executor(DryStore(), NoBudget(), limits, dry=True)
+        reads = DryStore(lambda: open_deleter(StoreSettings.of(settings)).calls)
+        return Executor(reads, NoBudget(), limits, dry=True)
     store = open_deleter(StoreSettings.of(settings))
     # In this process, not only in the driver's: each can be paused alone, and continues where it stopped.
     store.ask_first(clients.lease(settings, plan.holder).check if plan.holder else open_to_all)

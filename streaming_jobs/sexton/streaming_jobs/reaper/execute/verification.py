@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from sexton.schemas.errors import EnvironmentFault, StoreUnavailable
 from sexton.storage import (
     Abilities,
+    BucketUnusable,
     Calls,
     CredentialsUnavailable,
     Deleter,
@@ -23,7 +24,7 @@ from sexton.storage import (
     NoReply,
     StoreRefused,
 )
-from sexton.storage.errors_table import Scope, classify, classify_single
+from sexton.storage.errors_table import classify_single
 from sexton.storage.states_of import key_state, unavailable, unreadable
 from sexton.storage.wire import RawReply, retry_after
 from sexton.storage.xml_body import key_problem
@@ -96,12 +97,7 @@ def verify_each(
 
 def state_of(error: StoreRefused | EnvironmentFault) -> KeyState:
     """Return the state that an error of a listing, a look or a probe stands for."""
-    if isinstance(error, StoreRefused):
-        row = classify(Scope.REQUEST, error.code, error.status)
-        return KeyState(
-            row.kind, error.code, str(error), error.status, row.effect, retry_after_s=error.retry_after_s
-        )
-    if isinstance(error, NoReply | CredentialsUnavailable):
+    if isinstance(error, StoreRefused | NoReply | CredentialsUnavailable):
         return unavailable(error)
     return KeyState(Kind.ENVIRONMENT, type(error).__name__, str(error), 0)
 
@@ -154,7 +150,7 @@ class _Verification:
             reply = self.calls.exchange(
                 "HEAD", self.bucket, key, {} if version is None else {"versionId": version}
             )
-        except StoreUnavailable as error:
+        except (StoreUnavailable, BucketUnusable) as error:
             return Verification(Presence.UNKNOWN, state_of(error))
         except Exception as error:  # noqa: BLE001  our own reading failed: nothing was seen, and nobody else is harmed
             return Verification(Presence.UNKNOWN, unreadable(error))
@@ -164,7 +160,12 @@ class _Verification:
         return found
 
     def _count(self, found: Verification) -> None:
-        if found.state is None or found.state.kind not in (*_AGAIN, Kind.BUCKET, Kind.ENVIRONMENT):
+        if found.state is None or found.state.kind not in (
+            *_AGAIN,
+            Kind.BUCKET,
+            Kind.UNUSABLE,
+            Kind.ENVIRONMENT,
+        ):
             self.misses = 0
             return
         self.misses += 1

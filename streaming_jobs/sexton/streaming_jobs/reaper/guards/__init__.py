@@ -8,14 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sexton.schemas.guards import GenerationGuard, GuardRoom, NotBeforeGuard, PromiseGuard, UnchangedGuard
-from sexton.streaming_jobs.reaper.guards import generation, not_before
-from sexton.streaming_jobs.reaper.guards.room import Facts, Judging, Met, Never, NotYet, always
+from sexton.schemas.guards import (
+    GenerationGuard,
+    GuardRoom,
+    NotBeforeGuard,
+    PromiseGuard,
+    TransactionGuard,
+    UnchangedGuard,
+)
+from sexton.streaming_jobs.reaper.guards import generation, not_before, transaction
+from sexton.streaming_jobs.reaper.guards.room import Asked, Case, Facts, Judging, Met, Never, NotYet, always
 
-__all__ = ["ROOMS", "Facts", "Judging", "Met", "Never", "NotYet"]
+__all__ = ["ROOMS", "Asked", "Case", "Facts", "Judging", "Met", "Never", "NotYet"]
 
 ROOMS: Mapping[type[GuardRoom], Judging] = {
     GenerationGuard: Judging(generation.verdict, generation.subjects),
+    TransactionGuard: Judging(transaction.verdict, transaction.subjects),
     NotBeforeGuard: Judging(not_before.verdict),
     PromiseGuard: Judging(always),
     UnchangedGuard: Judging(always),  # the store checks it, in the delete itself

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sexton.issuer.client import IssuerClient, Subject
+from sexton.issuer.client import IssuerClient, Subject, TransactionFact, TransactionSubject
 from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.windows import Window
 from sexton.streaming_jobs.reaper.counts import Counts
-from sexton.streaming_jobs.reaper.guards.room import Facts
+from sexton.streaming_jobs.reaper.guards.room import Asked, Facts
 
 __all__ = ["SUBJECTS_PER_CALL", "Questions"]
 
@@ -27,12 +27,13 @@ class Questions:
     issuer: IssuerClient
     topic_id: str
     log_offset: int
-    open: set[Subject] = field(default_factory=set)
-    asked: set[Subject] = field(default_factory=set)
+    open: set[Asked] = field(default_factory=set)
+    asked: set[Asked] = field(default_factory=set)
     windows: dict[Subject, Window | None] = field(default_factory=dict)
     forgotten: dict[Subject, int] = field(default_factory=dict)
+    transactions: dict[TransactionSubject, TransactionFact] = field(default_factory=dict)
 
-    def note(self, subjects: Iterable[Subject]) -> bool:
+    def note(self, subjects: Iterable[Asked]) -> bool:
         """Take in what an intent needs to know; return whether some of it has to be asked first."""
         new = [subject for subject in subjects if subject not in self.asked]
         self.open.update(new)
@@ -40,7 +41,7 @@ class Questions:
 
     def ask(self, counts: Counts) -> None:
         """Ask about all that is open; raises EnvironmentFault, also where another topic is judged."""
-        ordered = sorted(self.open, key=lambda s: (s.tenant, s.generation))
+        ordered = sorted(self.open, key=lambda s: (s.asked_in, s.tenant))
         for start in range(0, len(ordered), SUBJECTS_PER_CALL):
             chunk = ordered[start : start + SUBJECTS_PER_CALL]
             answer = self.issuer.validate(chunk, at_least=self.log_offset)
@@ -48,6 +49,7 @@ class Questions:
                 raise EnvironmentFault(f"the issuer judges another intents topic: {answer.topic_id}")
             self.windows.update(answer.windows)
             self.forgotten.update(answer.forgotten)
+            self.transactions.update(answer.transactions)
             counts.issuer_calls += 1
             counts.subjects += len(chunk)
         self.asked |= self.open
@@ -55,4 +57,4 @@ class Questions:
 
     def facts(self, now: datetime) -> Facts:
         """Return what verdicts rest on, now that nothing is open."""
-        return Facts(self.topic_id, self.log_offset, now, self.windows, self.forgotten)
+        return Facts(self.topic_id, self.log_offset, now, self.windows, self.forgotten, self.transactions)

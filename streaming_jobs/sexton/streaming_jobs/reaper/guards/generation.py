@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sexton.issuer.client import Subject
-from sexton.schemas.events import Position, VerdictResult
 from sexton.schemas.guards import GenerationGuard
-from sexton.streaming_jobs.reaper.guards.room import MET, Facts, Never, Said
+from sexton.streaming_jobs.reaper.guards.room import MET, Case, Never, Said, of_another_topic, unknown_tenant
 
 __all__ = ["subjects", "verdict"]
 
@@ -17,15 +16,14 @@ def subjects(guard: GenerationGuard, partition: int) -> Iterable[Subject]:
     return (Subject(guard.tenant, guard.generation, partition, guard.node, guard.node_generation),)
 
 
-def verdict(guard: GenerationGuard, position: Position, facts: Facts) -> Said:
+def verdict(guard: GenerationGuard, case: Case) -> Said:
     """Return whether the position lies in the window, and on which side of it if not."""
-    if position.topic_id != facts.topic_id:
-        # Windows are offsets of the topic that is there now; they say nothing about another one's.
-        return Never("another-topic", f"it stood in a topic that is no more: {position.topic_id}")
+    position, facts = case.position, case.facts
+    if elsewhere := of_another_topic(case):
+        return elsewhere
     (subject,) = subjects(guard, position.partition)
     if subject not in facts.windows:
-        message = f"the log does not know tenant {guard.tenant!r}"
-        return Never("unknown-tenant", message, VerdictResult.REFUSED)
+        return unknown_tenant(guard.tenant)
     window = facts.windows[subject]
     name = f"generation {guard.generation} of {guard.tenant!r}"
     if window is None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from sexton.schemas.events import Position
 from sexton.schemas.guards import NotBeforeGuard
-from sexton.streaming_jobs.reaper.guards.room import MET, Facts, NotYet, Said
+from sexton.streaming_jobs.reaper.guards.room import MET, Case, NotYet, Said
 
 __all__ = ["verdict"]
 
 
-def verdict(guard: NotBeforeGuard, position: Position, facts: Facts) -> Said:
+def verdict(guard: NotBeforeGuard, case: Case) -> Said:
     """Return whether the clock is past the instant."""
-    if facts.now > guard.instant:
+    if case.facts.now > guard.instant:
         return MET
     return NotYet("not-before", f"until {guard.instant.isoformat()}", guard.instant)

@@ -9,21 +9,38 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sexton.issuer.client import Subject
+from sexton.issuer.client import Subject, TransactionFact, TransactionSubject
+from sexton.schemas.actions import Action
 from sexton.schemas.events import Position, VerdictResult
+from sexton.schemas.tenant_prefix import TenantPrefix
 from sexton.schemas.windows import Window
 
-__all__ = ["Facts", "Judging", "Met", "Never", "NotYet", "always"]
+__all__ = [
+    "Asked",
+    "Case",
+    "Facts",
+    "Judging",
+    "Met",
+    "Never",
+    "NotYet",
+    "Said",
+    "always",
+    "of_another_topic",
+    "unknown_tenant",
+]
+
+Asked = Subject | TransactionSubject
+"""What the issuer may be asked about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What verdicts rest on, as of the micro-batch's barrier at `log_offset`.
 
-    `windows` holds the issuer's answer for each subject: a window, None for a generation that was never
-    issued in this form or whose window is forgotten, nothing for a tenant that the log does not know.
-    `forgotten` holds the offsets at or below which forgotten windows ended; it changes no result, only the
-    reason.
+    `windows` holds the issuer's answer for each generation: a window, None for one that was never issued in
+    this form or whose window is forgotten, nothing for a tenant that the log does not know. `forgotten` holds
+    the offsets at or below which forgotten windows ended; it changes no result, only the reason.
+    `transactions` holds the answer for each transaction, nothing for a tenant that the log does not know.
     """
 
     topic_id: str
@@ -31,6 +48,20 @@ class Facts:
     now: datetime
     windows: Mapping[Subject, Window | None] = field(default_factory=dict)
     forgotten: Mapping[Subject, int] = field(default_factory=dict)
+    transactions: Mapping[TransactionSubject, TransactionFact] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An intent before the judge: what it would delete, where it stands, what is known of what it claims.
+
+    `tenant_prefix` is where tenants' objects lie, None where the reaper was not told.
+    """
+
+    action: Action
+    position: Position
+    facts: Facts
+    tenant_prefix: TenantPrefix | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +91,16 @@ Said = Met | Never | NotYet
 MET = Met()
 
 
-def _nothing(guard: Any, partition: int) -> Iterable[Subject]:
+def _nothing(guard: Any, partition: int) -> Iterable[Asked]:
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """A guard's room: `verdict` of a guard of an intent at a position; `subjects` to ask the issuer about."""
+    """A guard's room: `verdict` of a guard of an intent; `subjects` to ask the issuer about."""
 
-    verdict: Callable[[Any, Position, Facts], Said]
-    subjects: Callable[[Any, int], Iterable[Subject]] = _nothing
+    verdict: Callable[[Any, Case], Said]
+    subjects: Callable[[Any, int], Iterable[Asked]] = _nothing
 
     @property
     def asks(self) -> bool:
@@ -77,6 +108,19 @@ class Judging:
         return self.subjects is not _nothing
 
 
-def always(guard: Any, position: Position, facts: Facts) -> Said:
+def always(guard: Any, case: Case) -> Said:
     """Return that the guard holds."""
     return MET
+
+
+def of_another_topic(case: Case) -> Never | None:
+    """Return that an intent stood in another topic: windows are offsets of the one that is there now."""
+    topic_id = case.position.topic_id
+    if topic_id == case.facts.topic_id:
+        return None
+    return Never("another-topic", f"it stood in a topic that is no more: {topic_id}")
+
+
+def unknown_tenant(tenant: str) -> Never:
+    """Return that the log does not know a tenant."""
+    return Never("unknown-tenant", f"the log does not know tenant {tenant!r}", VerdictResult.REFUSED)

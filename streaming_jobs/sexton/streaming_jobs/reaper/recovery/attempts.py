@@ -8,16 +8,19 @@ our own hand. What is known comes from the checkpoint (records that were begun a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sexton.schemas import events
+from sexton.streaming_jobs.reaper.recovery.offsets import Offsets
 
 if TYPE_CHECKING:
     from sexton.streaming_jobs.reaper.decode import Decoded
 
 __all__ = ["Attempt", "Replayed", "SentBefore", "attempt_of"]
 
+_EVERYTHING = 2**63 - 1
+_MOST_PARTITIONS = 4096  # of a topic, those added since the start, too
 _MARGIN_S = 60.0  # between the clocks of workers and of brokers
 
 
@@ -44,15 +47,40 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class SentBefore:
-    """Offsets by partition below which a record may have been processed; receipts that say `changed`.
+    """Offsets by partition below which a record of a topic may have been processed, and what is known of it.
 
-    `said_changed` holds (partition, offset) of intents, None when the receipts were not looked through.
-    `since_s` is when the work was begun, seconds since 1970.
+    `since_s` is when the work was begun, seconds since 1970, None where nobody knows. `said_changed` holds
+    (partition, offset) of intents of which a receipt says `changed`, None where receipts may be missing.
+    `settled` are records that ask for nothing any more: their final outcome is on Kafka, or a later copy of
+    their intent waits. Of those below `unknown_below` that are not among them nobody knows it: the outcomes
+    of their time are gone.
     """
 
     below: Mapping[int, int] = field(default_factory=dict)
     said_changed: frozenset[tuple[int, int]] | None = frozenset()
     since_s: float | None = None
+    settled: tuple[Offsets, ...] = ()
+    unknown_below: Mapping[int, int] = field(default_factory=dict)
+
+    def is_settled(self, partition: int, offset: int) -> bool | None:
+        """Return whether a record asks for nothing any more, None where nobody knows."""
+        if any(found.has(partition, offset) for found in self.settled):
+            return True
+        return None if offset < self.unknown_below.get(partition, 0) else False
+
+    def again(self, since_s: float, settled: tuple[Offsets, ...]) -> SentBefore:
+        """Return what is known once a try has failed: all may have been sent, some is settled on top.
+
+        Of what was tried and is not settled no receipt was written, so that none says `changed`.
+        """
+        below = dict.fromkeys(range(_MOST_PARTITIONS), _EVERYTHING)
+        since = self.since_s if self.below else since_s
+        return replace(self, below=below, since_s=since, settled=(*self.settled, *settled))
+
+    def past(self, reached: Mapping[int, int]) -> SentBefore:
+        """Return what is known of records from these offsets on."""
+        left = any(reached.get(partition, 0) < end for partition, end in self.below.items())
+        return self if left else SentBefore()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ __all__ = [
 _FORMAT = 1
 BINDING = "sexton-binding.json"
 """The file's name in the checkpoint's folder."""
-HINT_DAMAGED = "docs/operating.md, 'A damaged checkpoint': start with a new one, replays are harmless"
+HINT_DAMAGED = "docs/operating.md, 'A damaged checkpoint': start with a new one"
 _HINT_OTHER = "docs/operating.md, 'Another topic under the checkpoint': start with a new checkpoint"
 _HINT_LOST = "docs/operating.md, 'Intents lost to retention': start with a new checkpoint once you know why"
 

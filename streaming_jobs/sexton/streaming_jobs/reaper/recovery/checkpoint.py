@@ -19,6 +19,7 @@ from sexton.streaming_jobs.reaper.recovery.binding import (
     CheckpointRefused,
     damaged,
 )
+from sexton.streaming_jobs.reaper.recovery.catch_up import CATCH_UP
 
 __all__ = [
     "Checkpoint",
@@ -131,7 +132,7 @@ class Checkpoint:
         """Raise CheckpointRefused for a folder in which somebody else's files are: it is none of ours."""
         found = self._fs.listStatus(self._root) if self._fs.exists(self._root) else []
         names = sorted(str(status.getPath().getName()) for status in found)
-        ours = (BINDING, _METADATA, _WAITING, _WAITING_BEGUN, *_SPARKS)
+        ours = (BINDING, CATCH_UP, _METADATA, _WAITING, _WAITING_BEGUN, *_SPARKS)
         others = [name for name in names if name not in ours and not name.startswith(".")]
         if others:
             raise CheckpointRefused(
@@ -153,6 +154,14 @@ class Checkpoint:
     def bind(self, binding: Binding) -> None:
         """Bind a new checkpoint, before Spark writes anything into it."""
         self._write(self._path(BINDING), binding.to_text(), overwrite=False)
+
+    def catch_up(self) -> str | None:
+        """Return the text about what another checkpoint has processed, None of a checkpoint without one."""
+        return self._read(CATCH_UP)
+
+    def begin_catch_up(self, text: str) -> None:
+        """Write that text into a new checkpoint, before it is bound: one that is bound has it."""
+        self._write(self._path(CATCH_UP), text, overwrite=True)
 
     def check_whole(self) -> None:
         """Return when each file of Spark's is there and whole that it reads at a start, and we do.

@@ -7,7 +7,7 @@ unknown is verified before it is sent again; of all others it is known that noth
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, pairwise
 
@@ -39,6 +39,10 @@ class Before:
     unknown: frozenset[str] = frozenset()
     sent_since: float | None = None
     request_ids: Sequence[str] = ()
+
+    def again(self, number: int) -> Before:
+        """Return the same without the outcome of one key: it has come back, and is not among those left."""
+        return replace(self, done={each: said for each, said in self.done.items() if each != number})
 
 
 def before_of(action: ActionRoom, progress: events.KeyProgress) -> Before:

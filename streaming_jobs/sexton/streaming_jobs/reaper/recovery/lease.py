@@ -25,6 +25,7 @@ CONFIRMED_S = SESSION_S / 2
 
 _ANSWER_S = 10.0
 _AGAIN_S = 0.1
+_LOST = "the lock on the checkpoint is lost: another reaper may have taken it over"
 _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -34,8 +35,7 @@ class LockLost(EnvironmentFault):
     usual_hint = "docs/operating.md, 'The lock is lost'"
 
     def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
-        message = "the lock on the checkpoint is lost: another reaper may have taken it over"
-        super().__init__(message or message, hint=hint)
+        super().__init__(message or _LOST, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

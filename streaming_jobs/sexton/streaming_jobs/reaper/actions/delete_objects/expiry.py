@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sexton.schemas.actions import DeleteMode
@@ -10,30 +10,48 @@ from sexton.storage import MAX_KEYS, Ability, Delete, Deleter
 from sexton.streaming_jobs.reaper.execute.bucket import Bucket
 from sexton.streaming_jobs.reaper.execute.expiry import expired, listed
 from sexton.streaming_jobs.reaper.execute.items import EraseAll, Item, key_of, names_of
-from sexton.streaming_jobs.reaper.execute.outcomes import Presence
+from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome, Presence
 from sexton.streaming_jobs.reaper.execute.verification import verify
 
 if TYPE_CHECKING:
     from sexton.streaming_jobs.reaper.actions.delete_objects.execution import ObjectsExecution
 
-__all__ = ["expire"]
+__all__ = ["expire", "give_up", "seen"]
 
 
 def expire(execution: ObjectsExecution, deleter: Deleter) -> None:
     """Decide what of an execution is still held; raises EnvironmentFault."""
+    if execution.gated is not None:
+        return  # not for its bucket: it grows no older
     held = execution.blocking()
     if held is None or held.kind is not None:
         return
-    bucket = execution.bucket
-    # Nothing more is sent for it, so that phases make no difference any more.
-    for phase in execution.left[len(execution.phases) :]:
-        items = execution.items(phase) if bucket.abilities else _asked(execution, phase)
-        execution.phases.append(items)
-        execution.final_outcomes.update((item, held) for item in items if item not in bucket.seen)
-    execution.held = execution.blocked = None
+    _take_unqueued(execution, held)
     waiting = [item for item, outcome in execution.outcomes() if outcome is not None and outcome.kind is None]
     for start in range(0, len(waiting), MAX_KEYS):
         _decide(execution, waiting[start : start + MAX_KEYS], deleter)
+
+
+def give_up(execution: ObjectsExecution) -> None:
+    """Decide what was not queued for a bucket that was given up; what may have been sent before waits on."""
+    held = execution.held
+    assert held is not None
+    _take_unqueued(execution, held)
+    for item in [item for item in execution.final_outcomes if execution.attempt_at(item) is not None]:
+        execution.final_outcomes[item] = ItemOutcome(None, held.reason, held.detail, unknown=True)
+
+
+def _take_unqueued(execution: ObjectsExecution, outcome: ItemOutcome) -> None:
+    """Give the keys that were not queued an outcome.
+
+    Nothing more is sent for them, so that phases make no difference any more.
+    """
+    bucket = execution.bucket
+    for phase in execution.left[len(execution.phases) :]:
+        items = execution.items(phase) if bucket.abilities else _asked(execution, phase)
+        execution.phases.append(items)
+        execution.final_outcomes.update((item, outcome) for item in items if item not in bucket.seen)
+    execution.held = execution.blocked = None
 
 
 def _asked(execution: ObjectsExecution, keys: Sequence[str]) -> list[Item]:
@@ -45,19 +63,27 @@ def _asked(execution: ObjectsExecution, keys: Sequence[str]) -> list[Item]:
 
 
 def _decide(execution: ObjectsExecution, items: Sequence[Item], deleter: Deleter) -> None:
-    bucket = execution.bucket
-    whole = [item for item in items if not isinstance(item, EraseAll)]
-    keys, versions = names_of(whole)
-    found = verify(deleter, bucket.name, keys, versions=versions)
+    there = seen(items, execution.bucket, deleter)
     for item in items:
         outcome = execution.outcome(item)
         assert outcome is not None
         maybe_sent = execution.attempt_at(item) is not None
-        if isinstance(item, EraseAll):
-            there = _versions_left(deleter, bucket, item.key)
-        else:
-            there = found[key_of(item)].presence
-        execution.final_outcomes[item] = expired(outcome, there, maybe_sent=maybe_sent)
+        execution.final_outcomes[item] = expired(outcome, there[item], maybe_sent=maybe_sent)
+
+
+def seen(items: Sequence[Item], bucket: Bucket, deleter: Deleter) -> Mapping[Item, Presence]:
+    """Return whether that is there what each item is about: an object, one version, or any of all versions.
+
+    Raises EnvironmentFault.
+    """
+    keys, versions = names_of([item for item in items if not isinstance(item, EraseAll)])
+    found = verify(deleter, bucket.name, keys, versions=versions)
+    return {
+        item: _versions_left(deleter, bucket, item.key)
+        if isinstance(item, EraseAll)
+        else found[key_of(item)].presence
+        for item in items
+    }
 
 
 def _versions_left(deleter: Deleter, bucket: Bucket, key: str) -> Presence:

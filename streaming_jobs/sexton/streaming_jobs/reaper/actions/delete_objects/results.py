@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.execute.verification import verify
 from sexton.streaming_jobs.reaper.recovery.attempts import Attempt
 from sexton.streaming_jobs.reaper.recovery.key_progress import Before, progress_of
+from sexton.streaming_jobs.reaper.vetoes import Stop
 
 if TYPE_CHECKING:
     from sexton.streaming_jobs.reaper.actions.delete_objects.execution import ObjectsExecution
@@ -28,7 +29,8 @@ def result_of(execution: ObjectsExecution, request_ids: Sequence[str]) -> Result
     result = Result(request_ids=[name for n in execution.requests if (name := request_ids[n])])
     _of_keys(execution, result)
     if result.held is not None:
-        result.keys = _progress(execution, result.request_ids)
+        result.keys, result.resumes_at = _progress(execution, result.request_ids), execution.resumes_at
+    result.gated = execution.gated
     return result
 
 
@@ -86,18 +88,34 @@ def untried(
     before = before or Before(action.phases, unknown=frozenset(action.keys))
     _add_before(action, before, result)
     uncertain = [key for phase in before.left for key in phase if key in before.unknown]
-    found = verify(deleter, action.bucket, uncertain)
-    for key in chain.from_iterable(before.left):
-        shown = found[key].presence if key in found else Presence.PRESENT
-        if shown is Presence.UNKNOWN:
-            result.held = ItemOutcome(None, "held", "what may be gone cannot be verified")
-            result.keys = waited.keys
-        elif shown is Presence.ABSENT:
+    shown = verify(deleter, action.bucket, uncertain)
+    there = {key: found.presence for key, found in shown.items()}
+    _add_unsent(chain.from_iterable(before.left), there, ItemOutcome(kind), "held", result)
+    if result.held is not None:
+        result.keys = waited.keys
+    return result
+
+
+def _add_unsent(
+    keys: Iterable[str],
+    shown: Mapping[str, Presence],
+    outcome: ItemOutcome,
+    waits: str,
+    result: Result,
+) -> None:
+    """Give keys of which nothing more is sent their outcome, and those that were seen to be gone theirs.
+
+    Where one that may have gone cannot be verified the intent waits, for the reason `waits`.
+    """
+    for key in keys:
+        presence = shown.get(key, Presence.PRESENT)
+        if presence is Presence.UNKNOWN:
+            result.held = ItemOutcome(None, waits, "what may be gone cannot be verified")
+        elif presence is Presence.ABSENT:
             result.name(key, ItemOutcome(OutcomeKind.ABSENT))
             result.effects["absent"] += 1
         else:
-            result.name(key, ItemOutcome(kind))
-    return result
+            result.name(key, outcome)
 
 
 def _progress(execution: ObjectsExecution, request_ids: Sequence[str]) -> KeyProgress | None:
@@ -147,6 +165,10 @@ def _add_outcomes(items: Sequence[Item], execution: ObjectsExecution, bucket: Bu
 
 def _add_unqueued(execution: ObjectsExecution, result: Result) -> None:
     """Give the keys of phases that never started the outcome of what stood in their way."""
+    if isinstance(stop := execution.gated, Stop):
+        left = chain.from_iterable(execution.left[len(execution.phases) :])
+        cancelled = ItemOutcome(OutcomeKind.CANCELLED, stop.reason, stop.detail)
+        _add_unsent(left, execution.shown, cancelled, "veto-unknown", result)
     if execution.blocked is None:
         return
     dead = execution.blocked.kind is OutcomeKind.DEAD_LETTERED

@@ -21,37 +21,51 @@ from sexton.streaming_jobs.reaper.execute.expiry import expired, listed
 from sexton.streaming_jobs.reaper.execute.items import EraseAll
 from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome, Presence
 from sexton.streaming_jobs.reaper.execute.result import Result
+from sexton.streaming_jobs.reaper.vetoes import Stop
 
 if TYPE_CHECKING:
     from sexton.streaming_jobs.reaper.execute.sender import Sender
 
 __all__ = ["PrefixExecution", "untried"]
 
+_LATE = "written-later"  # among an outcome's effects: objects that came too late, and stay
+
 
 @dataclass(slots=True)
 class PrefixExecution(Execution):
     """`progress` is how far it had come before, `step` what this slice did, `final_outcome` past the age
-    limit.
+    limit. `ends_writes`: nobody writes there any more, as a guard says.
     """
 
     action: DeletePrefix
     progress: PrefixProgress = field(default_factory=PrefixProgress)
+    ends_writes: bool = False
     step: PrefixStep | None = None
     final_outcome: ItemOutcome | None = None
 
     # -- the stage's calls
 
     def start(self, sender: Sender) -> None:
-        """Wait for all that is named; in a dry run nothing is listed, and it counts as one object."""
-        if sender.dry:
-            self.step = PrefixStep(PrefixState.DONE, PrefixProgress(gone=1))
-        else:
-            sender.last.append(self)
+        """Wait for all that is named."""
+        sender.last.append(self)
+
+    @property
+    def next_phase(self) -> int | None:
+        """There is but one."""
+        return 0
 
     def proceed(self, sender: Sender) -> bool:
-        """Have its slice worked beside the requests; nothing comes after it."""
+        """Have its slice worked beside the requests; nothing comes after it.
+
+        In a dry run nothing is listed, and it counts as one object.
+        """
         if self.bucket.breaker.opened is not None:
             self.held = self.bucket.breaker.opened
+            return False
+        if not self.may_begin(sender):
+            return False
+        if sender.dry:
+            self.step = PrefixStep(PrefixState.DONE, PrefixProgress(gone=1))
             return False
         sender.job(
             self.bucket,
@@ -61,6 +75,7 @@ class PrefixExecution(Execution):
                 self.progress,
                 max_objects=sender.replies.limits.prefix_objects,
                 deadline=sender.out_of_time,
+                ends_writes=self.ends_writes,
                 allow_bypass=sender.replies.limits.allow_bypass,
             ),
             lambda bucket, step: self._done(sender, bucket, step),
@@ -69,6 +84,8 @@ class PrefixExecution(Execution):
 
     def expire(self, deleter: Deleter) -> None:
         """Decide about a prefix that is still held; raises EnvironmentFault."""
+        if self.gated is not None:
+            return  # not for its bucket: it grows no older
         fault = self.step.fault if self.step is not None else None
         held = self._held() or (ItemOutcome(None, fault.code, str(fault)) if fault is not None else None)
         if held is None:
@@ -81,14 +98,22 @@ class PrefixExecution(Execution):
         """Return what this slice and those before it came to."""
         if self.final_outcome is not None:
             return self._expired(self.final_outcome)
-        step, result = self.step, Result()
+        step, result = self.step, Result(gated=self.gated)
+        if isinstance(self.gated, Stop):
+            return self._cancelled(self.gated, result)
         if step is None:
-            result.held, result.unknown = self._held(), self.earlier is not None
+            held, began = self._held(), self.earlier is not None
+            if held is not None and held.kind is not None and not began and not self.progress.gone:
+                return self._expired(held)
+            result.held, result.unknown = held, began
             return result
         result.request_ids = list(step.request_ids)
         result.progress, result.continues = step.progress, step.state is PrefixState.MORE
         if step.progress.gone:
             result.effects[self._effect(step)] = step.progress.gone
+        if step.late:
+            result.effects[_LATE] = step.late
+        result.note = step.note
         _add_failed(step, result)
         result.counts[OutcomeKind.DELETED] += step.progress.gone
         if step.fault is not None:
@@ -120,6 +145,16 @@ class PrefixExecution(Execution):
             return effect
         erases = self.action.mode is not DeleteMode.HIDE
         return self.bucket.effect(EraseAll(self.action.bucket) if erases else self.action.bucket)
+
+    def _cancelled(self, stop: Stop, result: Result) -> Result:
+        """Return what is gone of a prefix of which nothing more is sent."""
+        if self.progress.gone:
+            result.counts[OutcomeKind.DELETED] += self.progress.gone
+            result.effects[self._effect(PrefixStep(PrefixState.DONE))] = self.progress.gone
+        if self.earlier is not None:
+            result.note = "it was begun before, and what else is gone is not known"
+        result.name(self.action.prefix, ItemOutcome(OutcomeKind.CANCELLED, stop.reason, stop.detail))
+        return result
 
     def _expired(self, outcome: ItemOutcome) -> Result:
         """Return what became of a prefix that waited too long: what is gone, and that something is left."""

@@ -1,8 +1,4 @@
-"""One page of a prefix: listed, and what it names deleted. Nothing outside the prefix is ever sent.
-
-Whatever a listing claims, a key goes only if it begins with the prefix byte for byte; the owner's tombstone
-is left out until it is asked for by name.
-"""
+"""One page of a prefix: listed, and what it names deleted. Nothing outside its scope is ever sent."""
 
 from __future__ import annotations
 
@@ -10,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from sexton.schemas import events
+from sexton.schemas.actions import DeleteMode
 from sexton.schemas.errors import EnvironmentFault
 from sexton.storage import (
     MAX_KEYS,
-    Abilities,
+    Ability,
     BatchResult,
     Delete,
     Deleter,
@@ -30,26 +26,17 @@ from sexton.storage import (
 )
 from sexton.storage.states import THROTTLING
 from sexton.storage.states_of import key_state
+from sexton.streaming_jobs.reaper.actions.delete_prefix.scope import UNREADABLE, Lot, Scope
+from sexton.streaming_jobs.reaper.execute.jobs import lists_no_versions
 from sexton.streaming_jobs.reaper.execute.verification import state_of
 
-__all__ = ["Mark", "Page", "Pager", "pager_of"]
+__all__ = ["NO_VERSIONS", "Mark", "Page", "Pager", "pager_of"]
 
 Mark = str | VersionMark
 """Where a listing continues."""
 
-_OUTSIDE = KeyState(
-    Kind.FINAL, "OutsideThePrefix", "the store lists it under the prefix, but it does not begin with it"
-)
-
-
-_UNREADABLE = key_state("UnreadableKey", "the store's listing may show another key as this one")
-
-
-def _wrong(entry: Listed | ListedVersion, prefix: str, known: Abilities) -> KeyState | None:
-    """Return why what is listed must not be deleted, None where it may be."""
-    if not entry.exact or not known.lists(entry.key):
-        return _UNREADABLE
-    return None if entry.key.startswith(prefix) else _OUTSIDE
+NO_VERSIONS = key_state("UnreadableKey", "the store does not list versions")
+"""The end of a prefix whose versions nobody can list: that is no fault of its bucket."""
 
 
 @dataclass(slots=True)
@@ -58,10 +45,13 @@ class Page:
 
     `left` are those of no known outcome, to be met again, `trouble` why; `unknown`: some of them may be gone.
     `kept` are newest versions that stay above older ones which do. With `fault` the bucket, or everything,
-    waits. `unlisted`: not even the listing came.
+    waits. `unlisted`: not even the listing came. `late` came after the instant of the scope, and stay;
+    `beside` are without its suffix.
     """
 
     listed: int = 0
+    late: int = 0
+    beside: int = 0
     gone: int = 0
     absent: int = 0
     left: int = 0
@@ -103,6 +93,18 @@ class Page:
         else:
             self.trouble = state
 
+    def takes(self, entry: Listed | ListedVersion, scope: Scope) -> bool:
+        """Count what is listed, and return whether it is to be deleted."""
+        lot = scope.lot(entry)
+        self.late += lot is Lot.LATE
+        self.beside += lot is Lot.BESIDE and entry.key != scope.action.tombstone
+        if lot is Lot.LATE or lot is Lot.BESIDE:
+            return False
+        self.listed += 1
+        if isinstance(lot, KeyState):
+            self.failed.append((entry.key, lot))
+        return lot is Lot.GOES
+
     @classmethod
     def of_error(cls, error: StoreRefused | EnvironmentFault) -> Page:
         """Return the page of a listing that did not come."""
@@ -121,7 +123,7 @@ class Pager(Protocol):
         """Delete up to `limit` (1 to 1000) objects that are listed after a mark."""
 
     def names(self) -> tuple[list[str], bool]:
-        """Return the first keys under the prefix, without the tombstone, and whether there are more.
+        """Return the first keys of the scope, and whether there may be more.
 
         Raises what a listing raises.
         """
@@ -130,31 +132,21 @@ class Pager(Protocol):
         """Delete the tombstone; nothing is `listed` when none is there."""
 
 
-def pager_of(
-    deleter: Deleter, action: events.DeletePrefix, abilities: Abilities, *, bypass_governance: bool
-) -> Pager:
+def pager_of(deleter: Deleter, scope: Scope, *, bypass_governance: bool) -> Pager:
     """Return the way that the action's mode asks for; without versions there is only one."""
-    creates_markers = abilities.versioning is not Versioning.OFF
-    if action.mode is events.DeleteMode.ERASE_ALL_VERSIONS and creates_markers:
-        return _Versions(deleter, action, abilities, bypass_governance)
-    return _Objects(deleter, action, abilities, bypass_governance, "hidden" if creates_markers else "deleted")
+    creates_markers = scope.known.versioning is not Versioning.OFF
+    if scope.action.mode is DeleteMode.ERASE_ALL_VERSIONS and creates_markers:
+        return _Versions(deleter, scope, bypass_governance)
+    return _Objects(deleter, scope, bypass_governance, "hidden" if creates_markers else "deleted")
 
 
 class _Objects:
     """Current objects: a key that a marker hides already is not listed, so no second marker is made."""
 
-    def __init__(
-        self,
-        deleter: Deleter,
-        action: events.DeletePrefix,
-        known: Abilities,
-        bypass_governance: bool,
-        effect: str,
-    ) -> None:
+    def __init__(self, deleter: Deleter, scope: Scope, bypass_governance: bool, effect: str) -> None:
         self.effect = effect
         self._deleter = deleter
-        self._known = known
-        self._action = action
+        self._scope, self._action = scope, scope.action
         self._bypass = bypass_governance
         self._ahead: tuple[str, Slice] | None = None
 
@@ -164,26 +156,18 @@ class _Objects:
             found = self._listed(after, limit)
         except (StoreRefused, EnvironmentFault) as error:
             return Page.of_error(error)
+        if (fault := self._scope.begin(found.date)) is not None:
+            return Page(unlisted=True, fault=fault)
         objects = found.objects[:limit]
         page = Page(after=objects[-1].key if len(found.objects) > limit else found.after)
-        keys: dict[str, None] = {}
-        for entry in objects:
-            if entry.key != self._action.tombstone:
-                page.listed += 1
-                # The promise is about the prefix alone: what a store lists beside it is somebody else's.
-                wrong = _wrong(entry, self._action.prefix, self._known)
-                if wrong is None:
-                    keys[entry.key] = None
-                else:
-                    page.failed.append((entry.key, wrong))
-        if keys:
-            self._delete(page, list(keys), denials_final, go_on=limit == MAX_KEYS)
+        items = {entry.key: self._item(entry) for entry in objects if page.takes(entry, self._scope)}
+        if items:
+            self._delete(page, list(items.values()), denials_final, go_on=limit == MAX_KEYS)
         return page
 
     def names(self) -> tuple[list[str], bool]:
         found = self._deleter.calls.list_slice(self._action.bucket, self._action.prefix)
-        keys = [entry.key for entry in found.objects if entry.key != self._action.tombstone]
-        return keys, found.after is not None
+        return _names(found.objects, self._scope), found.after is not None
 
     def tombstone(self, key: str) -> Page:
         try:
@@ -195,20 +179,29 @@ class _Objects:
         self._delete(page, [key], denials_final=True, go_on=False)
         return page
 
+    def _item(self, entry: Listed) -> str | Delete:
+        """Return what is sent for an object: where the store checks it, this one and none written since.
+
+        Between the listing and the delete a writer may put new data under the key.
+        """
+        checked = self._scope.written_before and self._scope.known.batch_condition is Ability.YES
+        return Delete(entry.key, entry.etag) if checked and entry.etag else entry.key
+
     def _listed(self, after: str | None, limit: int) -> Slice:
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == after:
             return ahead[1]
         return self._deleter.calls.list_slice(self._action.bucket, self._action.prefix, after, limit)
 
-    def _delete(self, page: Page, keys: list[str], denials_final: bool, *, go_on: bool) -> None:
-        sent = self._deleter.delete_all(self._action.bucket, keys, bypass_governance=self._bypass)
+    def _delete(self, page: Page, items: Sequence[str | Delete], denials_final: bool, *, go_on: bool) -> None:
+        sent = self._deleter.delete_all(self._action.bucket, items, bypass_governance=self._bypass)
         if go_on and isinstance(page.after, str):
             self._look_ahead(page.after)
         result = sent.result()
         page.gone += result.count - len(result.states)
         for index, state in result.states.items():
-            page.note(keys[index], state)
+            item = items[index]
+            page.note(item if isinstance(item, str) else item.key, state)
         page.read(result, denials_final=denials_final)
 
     def _look_ahead(self, after: str) -> None:
@@ -220,17 +213,20 @@ class _Objects:
         self._ahead = (after, found)
 
 
+def _names(entries: Sequence[Listed | ListedVersion], scope: Scope) -> list[str]:
+    """Return the keys of what is still to go, or cannot."""
+    stays = (Lot.BESIDE, Lot.LATE)
+    return list(dict.fromkeys(entry.key for entry in entries if scope.lot(entry) not in stays))
+
+
 class _Versions:
     """All versions and markers, each by its id, the newest of a key last."""
 
     effect = "erased"
 
-    def __init__(
-        self, deleter: Deleter, action: events.DeletePrefix, known: Abilities, bypass_governance: bool
-    ) -> None:
+    def __init__(self, deleter: Deleter, scope: Scope, bypass_governance: bool) -> None:
         self._deleter = deleter
-        self._known = known
-        self._action = action
+        self._scope, self._action = scope, scope.action
         self._bypass = bypass_governance
         self._page, self._denials_final = Page(), False
         self._order = NewestLast(self._erase)
@@ -243,7 +239,11 @@ class _Versions:
         try:
             found = self._deleter.calls.version_slice(self._action.bucket, self._action.prefix, after, limit)
         except (StoreRefused, EnvironmentFault) as error:
-            return Page.of_error(error)
+            return (
+                Page(unlisted=True, fault=NO_VERSIONS) if lists_no_versions(error) else Page.of_error(error)
+            )
+        if (fault := self._scope.begin(found.date)) is not None:
+            return Page(unlisted=True, fault=fault)
         page = self._begin(Page(after=found.after), denials_final)
         last = found.versions[-1].key if found.after is not None and found.versions else None
         page.kept = self._order.take(self._due(page, found.versions), last)
@@ -251,9 +251,7 @@ class _Versions:
 
     def names(self) -> tuple[list[str], bool]:
         found = self._deleter.calls.version_slice(self._action.bucket, self._action.prefix)
-        keys = dict.fromkeys(version.key for version in found.versions)
-        keys.pop(self._action.tombstone or "", None)
-        return list(keys), found.after is not None
+        return _names(found.versions, self._scope), found.after is not None
 
     def tombstone(self, key: str) -> Page:
         try:
@@ -262,7 +260,7 @@ class _Versions:
             return Page.of_error(error)
         page = Page(len(found.versions))
         if not found.encoded:
-            page.failed.append((key, _UNREADABLE))
+            page.failed.append((key, UNREADABLE))
             return page
         self._begin(page, denials_final=True)
         NewestLast(self._erase).take(found.versions, key if found.after is not None else None)
@@ -274,17 +272,16 @@ class _Versions:
         return page
 
     def _due(self, page: Page, versions: Sequence[ListedVersion]) -> list[ListedVersion]:
-        """Return each version once, without the tombstone's and what lies outside the prefix."""
-        due: dict[tuple[str, str], ListedVersion] = {}
-        for version in versions:
-            if version.key != self._action.tombstone:
-                page.listed += 1
-                wrong = _wrong(version, self._action.prefix, self._known)
-                if wrong is None:
-                    due[version.key, version.version_id] = version
-                else:
-                    page.failed.append((version.key, wrong))
-        return list(due.values())
+        """Return each version of the scope once.
+
+        Above an older one that came too late (by a clock that went back) the newest stays, too, be it of the
+        page before.
+        """
+        due = {(v.key, v.version_id): v for v in versions if page.takes(v, self._scope)}
+        late = {v.key for v in versions if not v.is_latest and self._scope.lot(v) is Lot.LATE}
+        if (carried := self._order.carried) is not None and carried.key in late:
+            self._order.carried = None
+        return [version for version in due.values() if not (version.is_latest and version.key in late)]
 
     def _erase(self, versions: Sequence[ListedVersion]) -> set[str]:
         """Erase versions and return the keys of those that stay."""

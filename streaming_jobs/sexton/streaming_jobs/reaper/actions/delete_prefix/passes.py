@@ -14,37 +14,51 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from sexton.schemas import events
+from sexton.schemas.actions import DeletePrefix
 from sexton.schemas.errors import EnvironmentFault, InvalidEvent
-from sexton.storage import MAX_KEYS, Ability, Deleter, KeyState, Kind, StoreRefused, VersionMark
+from sexton.storage import (
+    MAX_KEYS,
+    Ability,
+    Deleter,
+    KeyState,
+    Kind,
+    StoreRefused,
+    VersionMark,
+)
 from sexton.storage.states_of import key_state
-from sexton.streaming_jobs.reaper.actions.delete_prefix.pages import Mark, Page, Pager, pager_of
+from sexton.streaming_jobs.reaper.actions.delete_prefix.pages import NO_VERSIONS, Mark, Page, Pager, pager_of
 from sexton.streaming_jobs.reaper.actions.delete_prefix.progress import (
     FIRST_PASS_OVER,
+    MOST_NAMED,
+    Pass,
     PrefixProgress,
     PrefixState,
     PrefixStep,
 )
+from sexton.streaming_jobs.reaper.actions.delete_prefix.scope import NO_DATE, Scope
 from sexton.streaming_jobs.reaper.execute.verification import state_of
 
 __all__ = ["work_prefix"]
 
-_NAMED = 1000
 _MOST_MISSES = 5  # requests in a row that got nothing done, before the bucket waits
 _MOST_STUCK = 4  # whole passes in a row that got nothing done
 _MOST_ROUNDS = 5  # whole passes in a row that met new objects
 _MOST_TRIES = 100  # slices of the tombstone's versions, or listings of it
 _LONGEST_WAIT_S = 5.0
 _REQUEST_IDS = 100
+_NOT_LISTED = KeyState(
+    Kind.FINAL, "NotListed", "the store lists in no order, and what stays is more than one step goes through"
+)
 
 
 def work_prefix(
     deleter: Deleter,
-    action: events.DeletePrefix,
+    action: DeletePrefix,
     progress: PrefixProgress,
     *,
     max_objects: int,
     deadline: Callable[[], bool],
+    ends_writes: bool = False,
     allow_bypass: bool = False,
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = random.random,
@@ -52,8 +66,8 @@ def work_prefix(
     """Work on a prefix until it is done, `max_objects` were processed, or `deadline` says that time is up.
 
     At least one page is worked in any case. Nothing that a store answers raises. Governance retention is
-    only bypassed where both the action asks for it and `allow_bypass` is set. Raises InvalidEvent for a
-    prefix that no judge lets pass.
+    only bypassed where both the action asks for it and `allow_bypass` is set. Unless a guard `ends_writes`,
+    what was written after the first listing stays. Raises InvalidEvent for a prefix that no judge lets pass.
     """
     why = action.refusal()
     if why is not None:
@@ -73,9 +87,11 @@ def work_prefix(
         state = key_state("UnreadableKey", "the store's listing does not show keys byte for byte")
         return PrefixStep(PrefixState.DONE, progress, failed=((action.prefix, state),), failed_count=1)
     bypass = action.bypass_governance and allow_bypass
+    instant = action.written_before or progress.written_before
+    scope = Scope(action, abilities, instant, ends_writes=ends_writes)
     work = _Work(
-        pager_of(deleter, action, abilities, bypass_governance=bypass),
-        action,
+        pager_of(deleter, scope, bypass_governance=bypass),
+        scope,
         progress,
         in_order=abilities.lists_in_order is Ability.YES,
         max_objects=max_objects,
@@ -96,46 +112,9 @@ def _held(fault: KeyState, progress: PrefixProgress) -> PrefixStep:
 
 
 @dataclass(slots=True)
-class _Pass:
-    """What one pass met; `whole` when it began at the start, `cut` when it did not come to the end."""
-
-    whole: bool
-    listed: int = 0
-    gone: int = 0
-    absent: int = 0
-    left: int = 0
-    unmoved: int = 0
-    failed_count: int = 0
-    failed: dict[str, KeyState] = field(default_factory=dict)
-    trouble: KeyState | None = None
-    after: str | None = None
-    cut: bool = False
-    last_failed: str | None = None
-
-    def add(self, page: Page) -> None:
-        self.listed += page.listed
-        self.gone += page.gone
-        self.absent += page.absent
-        self.left += page.left
-        self.unmoved += page.left + page.kept + len(page.failed)
-        self.trouble = page.trouble or self.trouble
-        for key, state in page.failed:
-            # Versions of a key stand together in a listing.
-            self.failed_count += key != self.last_failed
-            self.last_failed = key
-            if len(self.failed) < _NAMED:
-                self.failed.setdefault(key, state)
-
-    @property
-    def is_settled(self) -> bool:
-        """Return whether nothing was met but what cannot be deleted, and newest versions above that."""
-        return self.whole and not (self.gone or self.absent or self.left or self.cut)
-
-
-@dataclass(slots=True)
 class _Work:
     pager: Pager
-    action: events.DeletePrefix
+    scope: Scope
     before: PrefixProgress
     in_order: bool
     max_objects: int
@@ -163,10 +142,10 @@ class _Work:
     def run(self) -> PrefixStep:
         self.first_pass = not self.began_over
         start = self.before.after or None
-        if not self.in_order or (start is not None and not start.startswith(self.action.prefix)):
+        if not self.in_order or (start is not None and not start.startswith(self.scope.action.prefix)):
             start = None
         self.reached = start
-        previous: _Pass | None = None
+        previous: Pass | None = None
         while True:
             done = self._go_through(start)
             if self.fault is not None:
@@ -180,8 +159,8 @@ class _Work:
 
     # -- one pass
 
-    def _go_through(self, start: str | None) -> _Pass:
-        done = _Pass(whole=start is None)
+    def _go_through(self, start: str | None) -> Pass:
+        done = Pass(whole=start is None)
         after: Mark | None = start
         while True:
             page = self._page(after)
@@ -232,7 +211,7 @@ class _Work:
 
     # -- between passes
 
-    def _compare(self, previous: _Pass | None, done: _Pass) -> PrefixStep | None:
+    def _compare(self, previous: Pass | None, done: Pass) -> PrefixStep | None:
         """Return how the step ends after a pass that came to the end, None when another one is due."""
         new = max(0, done.listed - previous.unmoved) if previous is not None else 0
         self.added += new
@@ -251,22 +230,28 @@ class _Work:
             self._pause(max(min(self.rounds, _MOST_ROUNDS), self.stuck))
         return None
 
-    def _cut(self, done: _Pass) -> PrefixStep:
+    def _cut(self, done: Pass) -> PrefixStep:
         """Return how the step ends when its objects or its time are used up."""
         idle = not (self.gone or done.left)
+        # What goes by without work uses no step up: a step's worth of it is listed, at the least.
+        passed_over = done.late + done.beside >= self.max_objects
         if self.first_pass:
-            if done.cut and not self.in_order and idle and done.failed_count:
+            if done.cut and not self.in_order and idle and (done.failed_count or passed_over):
+                if not done.failed_count:
+                    # Nobody else would say that something of the prefix may be left.
+                    done.failed, done.failed_count = {self.scope.action.prefix: _NOT_LISTED}, 1
                 return self._end(done, "not everything was listed")
             over = not done.cut
             return self._more(done, FIRST_PASS_OVER if over else self.reached)
-        if self.began_over and done.failed_count and (idle or done.failed_count >= _NAMED):
+        stays = done.failed_count or done.late or passed_over
+        if self.began_over and stays and (idle or done.failed_count >= MOST_NAMED):
             # Everything was tried before, and what stays is more than one step can go through.
             return self._end(done, "not everything was listed again")
         if self.began_over and (self.gone >= self.max_objects or self.rounds > 1):
             return self._overrun(done)
         return self._more(done, FIRST_PASS_OVER)
 
-    def _overrun(self, done: _Pass) -> PrefixStep:
+    def _overrun(self, done: Pass) -> PrefixStep:
         """End honestly although objects keep coming: those that stand there now are named as failed."""
         try:
             names, more = self.pager.names()
@@ -274,23 +259,23 @@ class _Work:
             self.fault = state_of(error)
             return self._hold(done)
         if not names and not more:
-            return self._bury(_Pass(whole=True))
+            return self._bury(Pass(whole=True, late=done.late))
         came = self.added or self.gone
         why = KeyState(Kind.FINAL, "StillWritten", f"writers keep adding: {came} objects came meanwhile")
-        stays = _Pass(whole=True, failed_count=max(len(names), done.failed_count))
-        stays.failed = {key: done.failed.get(key, why) for key in names[:_NAMED]}
+        stays = Pass(whole=True, failed_count=max(len(names), done.failed_count), late=done.late)
+        stays.failed = {key: done.failed.get(key, why) for key in names[:MOST_NAMED]}
         message = f"writers keep adding: {came} objects came while it was worked, at least {len(names)} stand"
         return self._end(stays, message)
 
     # -- the end
 
-    def _bury(self, done: _Pass) -> PrefixStep:
+    def _bury(self, done: Pass) -> PrefixStep:
         """Delete the tombstone, now that nothing else is there; then the prefix is done."""
         note = f"{self.added} objects came while it was worked" if self.added else ""
-        tombstone = self.action.tombstone
+        tombstone = self.scope.action.tombstone
         # The owner's mark that it is being deleted: gone before the rest, what is left looks alive, and no
         # replay would know of it.
-        if tombstone is None or done.failed_count:
+        if tombstone is None or done.failed_count or done.late:
             return self._end(done, note)
         self.first_pass, self.misses = False, 0
         for _ in range(_MOST_TRIES):
@@ -308,29 +293,35 @@ class _Work:
         )
         return self._hold(done)
 
-    def _end(self, done: _Pass, note: str) -> PrefixStep:
-        if done.failed_count and self.action.tombstone not in (None, *done.failed):
-            note = f"{note}; the tombstone stays" if note else "the tombstone stays"
-        return self._step(PrefixState.DONE, done, None, note)
+    def _end(self, done: Pass, note: str) -> PrefixStep:
+        late = f"{done.late} written after {self.scope.text} stay" if done.late else ""
+        kept = done.failed_count or done.late
+        tombstone = kept and self.scope.action.tombstone not in (None, *done.failed)
+        said = [note, late, "the tombstone stays" if tombstone else ""]
+        return self._step(PrefixState.DONE, done, None, "; ".join(filter(None, said)))
 
-    def _more(self, done: _Pass, after: str | None) -> PrefixStep:
+    def _more(self, done: Pass, after: str | None) -> PrefixStep:
         return self._step(PrefixState.MORE, done, after, "the rest continues later")
 
-    def _hold(self, done: _Pass) -> PrefixStep:
+    def _hold(self, done: Pass) -> PrefixStep:
         assert self.fault is not None
+        if self.fault is NO_VERSIONS or self.fault is NO_DATE:
+            failed = ((self.scope.action.prefix, self.fault),)
+            return PrefixStep(PrefixState.DONE, self.before, failed=failed, failed_count=1)
         held = _held(self.fault, self.before)
         after = self.reached if self.first_pass else FIRST_PASS_OVER
         step = self._step(held.state, done, after, f"held: {self.fault}")
         return replace(step, fault=held.fault)
 
-    def _step(self, state: PrefixState, done: _Pass, after: str | None, note: str) -> PrefixStep:
+    def _step(self, state: PrefixState, done: Pass, after: str | None, note: str) -> PrefixStep:
         return PrefixStep(
             state,
-            PrefixProgress(self.before.gone + self.gone, after),
+            PrefixProgress(self.before.gone + self.gone, after, self.scope.written_before),
             {name: number for name, number in self.effects.items() if number},
             tuple(done.failed.items()),
             done.failed_count,
             note=note,
             request_ids=tuple(self.request_ids),
             unknown=self.unknown,
+            late=done.late,
         )

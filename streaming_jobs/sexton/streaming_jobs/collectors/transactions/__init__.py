@@ -1,0 +1,1 @@
+"""The collector `transactions`: what rejected transactions have left behind."""
