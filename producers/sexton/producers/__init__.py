@@ -14,6 +14,8 @@ from sexton.producers._async import AsyncReceipt, AsyncSexton, AsyncTenant
 from sexton.producers._client import Sexton
 from sexton.producers._emitter import Statistics
 from sexton.producers._errors import (
+    CommitBegun,
+    CommitRejected,
     ConnectionClosed,
     DeliveryFailed,
     DeliveryPending,
@@ -24,11 +26,17 @@ from sexton.producers._errors import (
     KeyReused,
     ProducerFailed,
     QueueFull,
+    StateNotSaved,
     Superseded,
+    TransactionLost,
+    TransactionOver,
 )
 from sexton.producers._handle import Tenant
+from sexton.producers._intents import KeyTerms, PrefixTerms
 from sexton.producers._limits import Limits
 from sexton.producers._receipt import Receipt
+from sexton.producers._transaction import Committed, Transaction
+from sexton.producers._transaction_kept import Save
 from sexton.producers._transport import Delivered
 from sexton.schemas.errors import (
     EnvironmentFault,
@@ -40,17 +48,22 @@ from sexton.schemas.errors import (
     SextonError,
     UsageError,
 )
+from sexton.schemas.events import ExpiresAt, KeyCondition, OnlyWhileExists, UnlessWhole, Veto
 
 __all__ = [
     "AsyncReceipt",
     "AsyncSexton",
     "AsyncTenant",
+    "CommitBegun",
+    "CommitRejected",
+    "Committed",
     "ConnectionClosed",
     "Delivered",
     "DeliveryFailed",
     "DeliveryPending",
     "Detached",
     "EnvironmentFault",
+    "ExpiresAt",
     "HandleUnusable",
     "IndexFateUnknown",
     "IndexNotWritten",
@@ -58,16 +71,27 @@ __all__ = [
     "InvalidSettings",
     "IssuerUnavailable",
     "KafkaUnavailable",
+    "KeyCondition",
     "KeyReused",
+    "KeyTerms",
     "Limits",
+    "OnlyWhileExists",
+    "PrefixTerms",
     "ProducerFailed",
     "QueueFull",
     "Receipt",
     "RequestRefused",
+    "Save",
     "Sexton",
     "SextonError",
+    "StateNotSaved",
     "Statistics",
     "Superseded",
     "Tenant",
+    "Transaction",
+    "TransactionLost",
+    "TransactionOver",
+    "UnlessWhole",
     "UsageError",
+    "Veto",
 ]

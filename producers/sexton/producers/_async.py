@@ -13,13 +13,14 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from sexton.producers._client import Sexton
 from sexton.producers._emitter import Statistics
 from sexton.producers._errors import IndexNotWritten
 from sexton.producers._fork import notice_fork, renew_after_fork
 from sexton.producers._handle import IndexTurn, Tenant
+from sexton.producers._intents import KeyTerms, PrefixTerms
 from sexton.producers._issuer import Issuer
 from sexton.producers._limits import Deadline, Limits
 from sexton.producers._receipt import Receipt
@@ -36,10 +37,12 @@ _T = TypeVar("_T")
 class AsyncReceipt:
     """A receipt to await: `await receipt`, or `await receipt.wait(timeout)`."""
 
-    __slots__ = ("receipt",)
+    __slots__ = ("_hears", "_waiting", "receipt")
 
     def __init__(self, receipt: Receipt) -> None:
         self.receipt = receipt
+        self._waiting: set[Callable[[], None]] = set()
+        self._hears = False
 
     @property
     def intent_ids(self) -> tuple[str, ...]:
@@ -54,18 +57,32 @@ class AsyncReceipt:
         """Return where each intent stands, and raise, as `Receipt.wait` does; `timeout` is in seconds."""
         loop, told = asyncio.get_running_loop(), asyncio.Event()
 
-        def tell(_: object) -> None:
+        def tell() -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(told.set)
 
-        for future in self.receipt.futures.values():
-            future.add_done_callback(tell)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                while not self.done():
-                    await told.wait()
-                    told.clear()
+        self._waiting.add(tell)  # first: what is reported from here on is told
+        try:
+            self._hear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    while not self.done():
+                        await told.wait()
+                        told.clear()
+        finally:
+            self._waiting.discard(tell)
         return self.receipt.result(timeout)
+
+    def _hear(self) -> None:
+        """Be told of reports, once: a future keeps each that asks, however often somebody looks again."""
+        if not self._hears:
+            self._hears = True
+            for future in self.receipt.futures.values():
+                future.add_done_callback(self._tell)
+
+    def _tell(self, _: object) -> None:
+        for tell in list(self._waiting):
+            tell()
 
     def __await__(self) -> Generator[Any, None, Mapping[str, Delivered]]:
         return self.wait().__await__()
@@ -115,27 +132,29 @@ class AsyncTenant:
     async def delete(
         self,
         bucket: str,
-        keys: Iterable[str],
+        keys: Iterable[str] | None = None,
         *,
         timeout: float | None = None,
         any_key: bool | None = None,
+        **terms: Unpack[KeyTerms],
     ) -> AsyncReceipt:
         """Ask for keys to be deleted, as `Tenant.delete` does."""
         listed = _listed(keys)
         async with self._alone(timeout) as left:
             receipt = await _in_thread(
-                lambda: self.tenant.delete(bucket, listed, timeout=left, any_key=any_key)
+                lambda: self.tenant.delete(bucket, listed, timeout=left, any_key=any_key, **terms)
             )
         return AsyncReceipt(receipt)
 
     async def replace_index(
         self,
         put: Callable[[], Awaitable[object]],
-        unlinked: Iterable[str],
+        unlinked: Iterable[str] | None = None,
         *,
         bucket: str | None = None,
         timeout: float | None = None,
         any_key: bool | None = None,
+        **terms: Unpack[KeyTerms],
     ) -> AsyncReceipt:
         """Write an index with the service's own `put`, then ask for what it no longer names.
 
@@ -145,7 +164,7 @@ class AsyncTenant:
         """
         listed = _listed(unlinked)
         async with self._alone(timeout) as left:
-            block = self.tenant.replacing(listed, None, bucket=bucket, timeout=left, any_key=any_key)
+            block = self.tenant.replacing(listed, None, bucket, left, any_key, **terms)
             not_written = IndexNotWritten("the call was cancelled before put was called")
 
             def undo(_: IndexTurn) -> None:
@@ -252,18 +271,25 @@ class AsyncSexton:
     async def promise_delete(
         self,
         bucket: str,
-        keys: Iterable[str],
+        keys: Iterable[str] | None = None,
         *,
         operation: str,
         tenant: str | None = None,
         timeout: float | None = None,
         any_key: bool | None = None,
+        **terms: Unpack[KeyTerms],
     ) -> AsyncReceipt:
         """Ask for keys that their owner has given up for good, as `Sexton.promise_delete` does."""
         listed = _listed(keys)
         receipt = await _in_thread(
             lambda: self.sexton.promise_delete(
-                bucket, listed, operation=operation, tenant=tenant, timeout=timeout, any_key=any_key
+                bucket,
+                listed,
+                operation=operation,
+                tenant=tenant,
+                timeout=timeout,
+                any_key=any_key,
+                **terms,
             )
         )
         return AsyncReceipt(receipt)
@@ -279,6 +305,7 @@ class AsyncSexton:
         tombstone: str | None = None,
         timeout: float | None = None,
         any_key: bool | None = None,
+        **terms: Unpack[PrefixTerms],
     ) -> AsyncReceipt:
         """Ask for everything under a prefix, as `Sexton.promise_delete_prefix` does."""
         receipt = await _in_thread(
@@ -291,6 +318,7 @@ class AsyncSexton:
                 tombstone=tombstone,
                 timeout=timeout,
                 any_key=any_key,
+                **terms,
             )
         )
         return AsyncReceipt(receipt)
@@ -319,9 +347,9 @@ class AsyncSexton:
         return f"Async{self.sexton!r}"
 
 
-def _listed(keys: Iterable[str]) -> Iterable[str]:
+def _listed(keys: Iterable[str] | None) -> Iterable[str] | None:
     # A generator of the service's is run where the service runs, not in a thread.
-    return keys if isinstance(keys, str | bytes) else list(keys)
+    return keys if keys is None or isinstance(keys, str | bytes) else list(keys)
 
 
 async def _in_thread(work: Callable[[], _T], undo: Callable[[_T], object] | None = None) -> _T:

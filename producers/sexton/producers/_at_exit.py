@@ -17,8 +17,8 @@ _SHOWN = 3
 
 
 class _Emitting(Protocol):
-    def unacknowledged(self) -> Sequence[str]:
-        """Return the ids of intents that were not acknowledged; none after its end."""
+    def unacknowledged(self) -> tuple[int, Sequence[str]]:
+        """Return how many intents were not acknowledged, and ids of them; none after its end."""
 
 
 _open: weakref.WeakSet[_Emitting] = weakref.WeakSet()
@@ -32,8 +32,9 @@ def tell_at_exit(it: _Emitting) -> None:
 @atexit.register
 def _tell() -> None:
     for it in list(_open):
-        if ids := it.unacknowledged():
-            shown = ", ".join(ids[:_SHOWN]) + (", ..." if len(ids) > _SHOWN else "")
+        many, ids = it.unacknowledged()
+        if many:
+            shown = ", ".join(ids[:_SHOWN]) + (", ..." if many > _SHOWN else "")
             _log.warning(
-                "the process ends without close, not acknowledged: %s: %s", counted(len(ids), "intent"), shown
+                "the process ends without close, not acknowledged: %s: %s", counted(many, "intent"), shown
             )

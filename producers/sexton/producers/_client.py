@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, Unpack, cast
 
 from sexton.producers._emitter import Emitter, Statistics
 from sexton.producers._errors import ConnectionClosed, DeliveryFailed, Detached, HandleUnusable, Superseded
 from sexton.producers._fork import notice_fork, renew_after_fork
-from sexton.producers._handle import Tenant, intents_for
+from sexton.producers._handle import Tenant
+from sexton.producers._intents import Asking, KeyTerms, PrefixTerms, intents_for, prefix_intent
 from sexton.producers._issuer import FirstFormIssuer, Issuer, open_issuer
 from sexton.producers._limits import Limits
 from sexton.producers._receipt import Receipt
 from sexton.producers._settings import with_arguments
+from sexton.producers._transaction_start import StartsTransactions
 from sexton.schemas import events
 from sexton.schemas.checks import MAX_TENANT_BYTES, check_tenant
 from sexton.schemas.errors import InvalidEvent, RequestRefused, UsageError
@@ -25,12 +27,12 @@ from sexton.schemas.events import GenerationForm
 from sexton.schemas.generations import PackedGeneration
 from sexton.schemas.settings import Settings
 
-__all__ = ["Sexton"]
+__all__ = ["Sexton", "generation_form"]
 
 _log = logging.getLogger(__name__)
 
 
-class Sexton:
+class Sexton(StartsTransactions):
     """A node's connection to Kafka and the issuer; use it in a `with` block, or call `close`.
 
     Safe to share between threads. After a fork parent and child each have a connection of their own: what was
@@ -50,15 +52,17 @@ class Sexton:
         check_tenant(node)
         self._form, self._number = form, number
         self._registration: Any = None
-        self._registering = threading.Lock()
+        self._registering = threading.RLock()
         self._node = node
         self._bucket = bucket
         self._emitter = emitter
         self._settings = settings
         self._given_issuer = self._issuer = issuer
-        self._handles: dict[str, Tenant] = {}
-        self._lock = threading.Lock()
+        # A handle that nobody holds any more emits nothing, and needs no end.
+        self._handles: weakref.WeakValueDictionary[str, Tenant] = weakref.WeakValueDictionary()
+        self._lock = threading.RLock()
         self._undelivered: tuple[str, ...] | None = None
+        self._closing = False
         renew_after_fork(self)
 
     @classmethod
@@ -95,7 +99,7 @@ class Sexton:
         limits = limits or Limits()
         settings = with_arguments(settings, overrides)
         emitter = Emitter.open(settings, limits, any_key=any_key)
-        return cls(node, emitter, settings, issuer, bucket, _form(form), number)
+        return cls(node, emitter, settings, issuer, bucket, generation_form(form), number)
 
     def _registered(self) -> Any:
         """Register once for this connection; what is handed out later is bound to that registration."""
@@ -161,22 +165,22 @@ class Sexton:
     def promise_delete(
         self,
         bucket: str,
-        keys: Iterable[str],
+        keys: Iterable[str] | None = None,
         *,
         operation: str,
         tenant: str | None = None,
         timeout: float | None = None,
         any_key: bool | None = None,
+        **terms: Unpack[KeyTerms],
     ) -> Receipt:
         """Ask for keys to be deleted that their owner has given up for good, whoever is attached.
 
         No generation is asked for: the promise is that nobody will ever read or write these keys again.
         `operation` names the decision, for people; `tenant` whose data it was (default: the operation).
+        Further arguments are those of `Tenant.delete`.
         Raises InvalidEvent, QueueFull, ProducerFailed, ConnectionClosed.
         """
-        owner = self._owner(operation, tenant)
-        guards = (events.PromiseGuard(operation),)
-        intents = intents_for(owner, self._node, guards, bucket, keys, self._emitter)
+        intents = intents_for(self._promise(operation, tenant), bucket, keys, self._emitter, **terms)
         return self._emitter.emit(intents, timeout, any_key=any_key)
 
     def promise_delete_prefix(
@@ -190,24 +194,21 @@ class Sexton:
         tombstone: str | None = None,
         timeout: float | None = None,
         any_key: bool | None = None,
+        **terms: Unpack[PrefixTerms],
     ) -> Receipt:
         """Ask for everything under a prefix to be deleted, which its owner has given up for good.
 
         The prefix ends in `/`. Nobody may write under it any more. With `drop` the tenant is dropped at the
         issuer first, so that no generation is ever handed out for it again: for the end of a whole tenant.
-        `tombstone` names an object that goes last. Raises InvalidEvent, QueueFull, ProducerFailed,
-        ConnectionClosed; with `drop` IssuerUnavailable and RequestRefused, and then nothing was sent.
+        `tombstone` names an object that goes last; further arguments are `suffix`, `written_before`,
+        `not_before`, `expires_at` and `vetoes`: PrefixTerms says what each asks for.
+        Raises InvalidEvent, QueueFull, ProducerFailed, ConnectionClosed; with `drop` IssuerUnavailable and
+        RequestRefused, and then nothing was sent.
         """
         if drop and tenant is None:
             raise UsageError("drop=True needs the tenant's name")
-        intent = events.DeletionIntent(
-            intent_id=self._emitter.new_id(),
-            tenant=self._owner(operation, tenant),
-            emitted_at=datetime.now(UTC),
-            emitter=self._node,
-            guards=(events.PromiseGuard(operation),),
-            action=events.DeletePrefix(bucket, prefix, tombstone=tombstone),
-        )
+        asking = self._promise(operation, tenant)
+        intent = prefix_intent(asking, bucket, prefix, self._emitter, tombstone=tombstone, **terms)
         prepared = self._emitter.prepare([intent], any_key=any_key)
         if drop and tenant is not None:
             # First: while a successor could still be issued, somebody could write under the prefix.
@@ -228,26 +229,36 @@ class Sexton:
         """Deliver what can be delivered in `timeout` seconds and return the ids of intents that were not.
 
         An id in the result was not acknowledged; after a timeout it may nevertheless be in the log. Keys that
-        were not delivered are leaked, never lost. A second call returns the same.
+        were not delivered are leaked, never lost. Of those that failed before the call the latest 100,000 are
+        named; `statistics` counts all. A second call returns the same; while the first still runs, in another
+        thread or under a signal handler, it waits as long as it may itself.
         """
         notice_fork()
+        limit = self._emitter.limits.close_timeout if timeout is None else timeout
         with self._lock:
-            if self._undelivered is None:
-                limit = self._emitter.limits.close_timeout if timeout is None else timeout
-                self._undelivered = self._emitter.close(limit)
-                close = getattr(self._issuer, "close", None)
-                if self._issuer is not self._given_issuer and close is not None:
-                    close()
+            is_first, self._closing = not self._closing, True
+        if self._undelivered is not None:
             return self._undelivered
+        if not is_first:
+            return self._emitter.settle(limit)
+        try:
+            self._undelivered = self._emitter.close(limit)
+            close = getattr(self._issuer, "close", None)
+            if self._issuer is not self._given_issuer and close is not None:
+                close()
+        finally:
+            self._closing = False  # if it was interrupted, the next one closes
+        return self._undelivered
 
     def renew(self) -> None:
-        """In a forked child: what the parent's threads have locked stays locked."""
+        """In a forked child: what the parent's threads have locked stays locked, and closed by nobody."""
         self.relock()
+        self._closing = False
 
     def relock(self) -> None:
-        """Put fresh locks in place."""
-        self._lock = threading.Lock()
-        self._registering = threading.Lock()
+        """Put fresh locks in place; a signal handler may call what its thread is in the middle of."""
+        self._lock = threading.RLock()
+        self._registering = threading.RLock()
 
     def __enter__(self) -> Self:
         return self
@@ -258,10 +269,10 @@ class Sexton:
         undelivered = self.close()
         if undelivered and kind is None:
             first = self._emitter.first_failure
-            message = f"intents not delivered: {len(undelivered)}: {first or undelivered[0]}"
+            message = f"intents not delivered: {self.statistics().failed}: {first or undelivered[0]}"
             raise DeliveryFailed(message, undelivered, hint=first.hint if first else None)
         if undelivered:  # the error that is on its way does not tell of them
-            _log.warning("intents not delivered: %d: %s", len(undelivered), undelivered[0])
+            _log.warning("intents not delivered: %d: %s", self.statistics().failed, undelivered[0])
 
     def __repr__(self) -> str:
         return f"Sexton(node={self._node!r}, tenants={len(self._handles)})"
@@ -296,17 +307,19 @@ class Sexton:
         if handle is not None:
             handle.end(why)
 
-    def _owner(self, operation: str, tenant: str | None) -> str:
+    def _promise(self, operation: str, tenant: str | None) -> Asking:
         try:
-            return check_tenant(operation if tenant is None else tenant)
+            owner = check_tenant(operation if tenant is None else tenant)
         except InvalidEvent as error:
             if tenant is not None:
                 raise InvalidEvent(f"tenant: {error}") from error
             message = f"operation must be text of 1 to {MAX_TENANT_BYTES} bytes in UTF-8: {operation!r:.80}"
             raise InvalidEvent(message) from error
+        return Asking(owner, self._node, (events.PromiseGuard(operation),))
 
 
-def _form(form: str) -> GenerationForm:
+def generation_form(form: str) -> GenerationForm:
+    """Return the form of that name; raises UsageError for another one."""
     try:
         return GenerationForm(form)
     except ValueError as error:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sexton.producers._at_exit import tell_at_exit
@@ -15,23 +17,21 @@ from sexton.producers._errors import DeliveryFailed, QueueFull
 from sexton.producers._fork import notice_fork, renew_after_fork
 from sexton.producers._limits import Deadline, Limits
 from sexton.producers._receipt import Flight, Receipt
-from sexton.producers._transport import KafkaTransport, Record, Transport, kafka_config
+from sexton.producers._transport import KafkaTransport, Record, Transport
 from sexton.producers._values import check_texts
 from sexton.schemas import events, records
-from sexton.schemas.checks import MAX_KEY_BYTES, check_likely
+from sexton.schemas.checks import check_likely
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import InvalidEvent
 from sexton.schemas.intents import MAX_INTENT_BYTES, check_intent
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
 
-__all__ = ["Emitter", "Prepared", "Statistics", "split_keys"]
+__all__ = ["Emitter", "Prepared", "Statistics"]
 
-# Of a message's bytes: framing, ids, guard, headers and batch overhead beside names, which are counted.
-_OVERHEAD = 8_192
 _HEADERS = 4_096  # key and headers at their longest: two tenants and an intent id
 _LAST_LOOK = 0.1  # seconds at the end of a process that has not closed, for reports that are there already
-_PER_KEY = 3  # length of a text: two bytes of varint up to 4 KiB, and one to spare
+_FAILED_KEPT = 100_000  # ids of intents that failed before `close`, beside those that are on their way then
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,17 @@ class Emitter:
 
         Unless `any_key`, what is hardly a key (a URI, a path from the root) is refused.
         """
-        transport = KafkaTransport(kafka_config(settings, limits))
-        if own := settings.kafka_extra.get("message.max.bytes"):
-            limits = replace(limits, message_bytes=int(own))  # a number: the Kafka client has taken it
+        transport = KafkaTransport(settings, limits)
+        names = {"message.max.bytes": "message_bytes", "queue.buffering.max.messages": "queue_messages"}
+        given = {own: settings.kafka_extra.get(name) for name, own in names.items()}
+        # Numbers: the Kafka client has taken them.
+        limits = replace(limits, **{own: int(value) for own, value in given.items() if value})
         return cls(transport, settings.topic(records.INTENTS), open_codec(settings), limits, any_key=any_key)
+
+    def topic_id(self, timeout: float) -> str:
+        """Return the id of the intents topic as it stands now; raises KafkaUnavailable."""
+        notice_fork()
+        return self._transport.topic_id(self._topic, Deadline(timeout))
 
     def new_id(self) -> str:
         """Return an intent id that nobody else has."""
@@ -118,12 +125,19 @@ class Emitter:
             try:
                 self._transport.send(one.record, flight, deadline)
             except BaseException as error:
-                self._pending.pop(flight, None)
-                self._emitted -= 1
+                if self._pending.pop(flight, None) is not None:  # else a close meanwhile has failed it
+                    self._emitted -= 1
                 self._not_sent(prepared[index:], flights, error, on_failed)
                 raise
             flights.append(flight)
         return Receipt(flights)
+
+    def send_again(self, prepared: Sequence[Prepared], timeout: float, failed: Iterable[str]) -> Receipt:
+        """Send as `send` does; of ids that have `failed` before, `close` tells only if they fail again."""
+        for intent_id in failed:
+            with suppress(ValueError):  # so many have failed since that it is not told of anyway
+                self._failed.remove(intent_id)
+        return self.send(prepared, timeout)
 
     def emit(
         self,
@@ -138,7 +152,7 @@ class Emitter:
     def statistics(self) -> Statistics:
         """Return the counts as of now."""
         notice_fork()
-        delivered, failed = self._delivered, len(self._failed)
+        delivered, failed = self._delivered, self._failures
         return Statistics(self._emitted, delivered, failed, self._emitted - delivered - failed)
 
     def flush(self, timeout: float) -> int:
@@ -148,7 +162,10 @@ class Emitter:
         return len(self._pending)
 
     def close(self, timeout: float) -> tuple[str, ...]:
-        """Deliver what can be delivered in `timeout` seconds and return the ids of what was not."""
+        """Deliver what can be delivered in `timeout` seconds and return the ids of what was not.
+
+        Of what has failed before they are the latest.
+        """
         notice_fork()
         self._closed = True
         try:
@@ -158,13 +175,19 @@ class Emitter:
                 flight.failed("the connection was closed first")
         return tuple(self._failed)
 
-    def unacknowledged(self) -> Sequence[str]:
-        """Return the ids of this process' intents that Kafka has not acknowledged, none after `close`."""
+    def settle(self, timeout: float) -> tuple[str, ...]:
+        """Wait for what is on its way, as `close` does, and return the ids of what was not delivered yet."""
+        self._transport.flush(Deadline(timeout))
+        return (*self._failed, *(flight.intent_id for flight in list(self._pending)))
+
+    def unacknowledged(self) -> tuple[int, Sequence[str]]:
+        """Return how many intents of this process Kafka has not acknowledged, and ids; none after `close`."""
         notice_fork()
         if self._closed:
-            return ()
+            return 0, ()
         self._transport.flush(Deadline(_LAST_LOOK if self._pending else 0.0))
-        return [*self._failed, *(flight.intent_id for flight in list(self._pending))]
+        pending = [flight.intent_id for flight in list(self._pending)]
+        return self._failures + len(pending), [*self._failed, *pending]
 
     def renew(self) -> None:
         """In a forked child: what is pending belongs to the parent, which will deliver it."""
@@ -176,7 +199,9 @@ class Emitter:
 
     def _reset(self) -> None:
         self._pending: dict[Flight, tuple[events.DeletionIntent, _OnFailed | None]] = {}
-        self._failed: list[str] = []
+        # For a broker that is away for days: each receipt has told of its own, this is for who held none.
+        self._failed: deque[str] = deque(maxlen=_FAILED_KEPT + self.limits.queue_messages)
+        self._failures = 0
         self.first_failure: DeliveryFailed | None = None
         self._emitted = self._delivered = 0
         # Unique without a random number for each intent: nobody else, no child either, draws these 96 bits.
@@ -191,6 +216,7 @@ class Emitter:
         if error is not None:
             intent, on_failed = known
             self._failed.append(flight.intent_id)
+            self._failures += 1
             self.first_failure = self.first_failure or error
             if on_failed is not None:
                 on_failed(intent)
@@ -224,6 +250,9 @@ class Emitter:
         check_intent(intent)
         if not any_key:
             check_likely(intent.action.reaches)
+        if intent.vetoes and not any_key:
+            # Where what a veto asks about is never there, one stops everything and another one nothing.
+            check_likely([key for veto in intent.vetoes for key in veto.objects])
         key = intent.tenant.encode()
         headers: list[tuple[str, str | bytes | None]] = [*records.headers(intent)]
         if len(value) + _HEADERS > self.limits.message_bytes:
@@ -232,26 +261,3 @@ class Emitter:
                 hint=f"a message has at most {self.limits.message_bytes} bytes: name fewer keys in an intent",
             )
         return Prepared(intent, Record(self._topic, key, value, headers))
-
-
-def split_keys(keys: Sequence[str], fixed: int, limits: Limits) -> list[Sequence[str]]:
-    """Cut keys into runs that each fit into one intent; `fixed` is the size of the other names, in bytes.
-
-    The size is estimated from above for all keys at once, so that no call costs a loop over keys.
-    """
-    room = limits.message_bytes - _OVERHEAD - fixed
-    if len(keys) <= limits.keys_per_intent and len(keys) * (MAX_KEY_BYTES + _PER_KEY) <= room:
-        return [keys]  # however long each may be
-    try:
-        size = len("".join(keys).encode("utf-8", "surrogatepass")) + _PER_KEY * len(keys)
-    except TypeError:
-        check_texts(keys)
-        raise
-    parts = max(-(-size // room) if room > 0 else len(keys), -(-len(keys) // limits.keys_per_intent), 1)
-    if parts == 1 or len(keys) == 1:
-        return [keys]
-    step = -(-len(keys) // parts)
-    if step == len(keys):
-        step = -(-len(keys) // 2)
-    runs = [keys[start : start + step] for start in range(0, len(keys), step)]
-    return [part for run in runs for part in split_keys(run, fixed, limits)]

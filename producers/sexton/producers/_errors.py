@@ -9,7 +9,12 @@ SextonError
 ├── HandleUnusable            this handle emits nothing more: attach or re-attach, and use the new one
 │   ├── Superseded            a newer handle of the tenant was given out here, or the tenant moved away
 │   ├── Detached              `detach` was called, or the tenant was dropped
-│   └── IndexFateUnknown      an index PUT may or may not have happened, or may still land
+│   ├── IndexFateUnknown      an index PUT may or may not have happened, or may still land
+│   ├── CommitBegun           the deadlist may be out: repeat that very commit, or acknowledge
+│   ├── CommitRejected        a newer transaction has doomed this one: end its uploads, then acknowledge
+│   ├── TransactionLost       nobody knows how far it got: end its uploads, then acknowledge
+│   ├── TransactionOver       it is committed, or acknowledged
+│   └── StateNotSaved         another process has resumed it, or its state cannot be kept: nothing more
 ├── IndexNotWritten           raised *by the service's own* `put`: the index was certainly not written
 ├── EnvironmentFault
 │   ├── IssuerUnavailable
@@ -28,6 +33,8 @@ from collections.abc import Sequence
 from sexton.schemas.errors import KafkaUnavailable, SextonError, UsageError
 
 __all__ = [
+    "CommitBegun",
+    "CommitRejected",
     "ConnectionClosed",
     "DeliveryFailed",
     "DeliveryPending",
@@ -38,7 +45,10 @@ __all__ = [
     "KeyReused",
     "ProducerFailed",
     "QueueFull",
+    "StateNotSaved",
     "Superseded",
+    "TransactionLost",
+    "TransactionOver",
 ]
 
 
@@ -67,6 +77,38 @@ class Detached(HandleUnusable):
 
 class IndexFateUnknown(HandleUnusable):
     """An index PUT of this attachment may or may not have happened, or may still land."""
+
+
+class CommitBegun(HandleUnusable):
+    """The transaction's deadlist may be out, and cannot be recalled.
+
+    It can repeat that very commit, or acknowledge.
+    """
+
+
+class CommitRejected(HandleUnusable):
+    """The transaction will never be visible: a newer one was started, or its node was decommissioned.
+
+    Final. End its uploads, then `acknowledge`: what it wrote is deleted after that.
+    """
+
+
+class TransactionLost(HandleUnusable):
+    """Nobody knows how far the transaction got: it is never committed.
+
+    End its uploads, then `acknowledge`.
+    """
+
+
+class TransactionOver(HandleUnusable):
+    """The transaction is committed, or acknowledged."""
+
+
+class StateNotSaved(HandleUnusable):
+    """The service's own `save` refused: another process has resumed the transaction, or its store is away.
+
+    Nothing was sent after it and nothing more is; resume from the state that is stored.
+    """
 
 
 class IndexNotWritten(SextonError):

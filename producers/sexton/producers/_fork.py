@@ -6,11 +6,24 @@ import gc
 import os
 import threading
 import weakref
-from typing import Protocol
+from typing import Any, NoReturn, Protocol
 
 from sexton.producers._polling import are_greenlets
+from sexton.schemas.errors import UsageError
 
-__all__ = ["notice_fork", "renew_after_fork"]
+__all__ = ["OfOneProcess", "notice_fork", "renew_after_fork"]
+
+
+class OfOneProcess:
+    """What holds threads and sockets: forked it is renewed, but it is never sent to another process."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(
+            f"a {type(self).__name__} belongs to one process, it is neither copied nor sent",
+            hint="connect in each process: a child that was forked may use its parent's",
+        )
 
 
 class _Renewable(Protocol):
@@ -24,7 +37,7 @@ class _Renewable(Protocol):
 _renewables: weakref.WeakSet[_Renewable] = weakref.WeakSet()
 _here = os.getpid()  # of the process that the renewables belong to
 _greenlets = are_greenlets()  # as the locks of the renewables know it
-_turns: dict[int, threading.Lock] = {}  # by process: the parent's may be held for ever in a child
+_turns: dict[int, Any] = {}  # by process: the parent's may be held for ever in a child
 
 
 def renew_after_fork(it: _Renewable) -> None:
@@ -40,7 +53,7 @@ def notice_fork() -> None:
     """
     here = os.getpid()
     if here != _here:
-        with _turns.setdefault(here, threading.Lock()):
+        with _turns.setdefault(here, threading.RLock()):
             if here != _here:
                 _renew_all()
     if are_greenlets() != _greenlets:
@@ -65,6 +78,7 @@ def _renew_all() -> None:
         for it in list(_renewables):
             it.renew()
     _here = os.getpid()  # last: another thread of the child waits until all is renewed
+    _turns.clear()  # of the ancestors: a process that lives on in its children leaves none behind
 
 
 if hasattr(os, "register_at_fork"):

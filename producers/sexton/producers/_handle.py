@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from typing import Unpack
 
-from sexton.producers._emitter import Emitter, Prepared, split_keys
-from sexton.producers._errors import (
-    Detached,
-    HandleUnusable,
-    IndexFateUnknown,
-    IndexNotWritten,
-    KeyReused,
-)
-from sexton.producers._fork import notice_fork, renew_after_fork
+from sexton.producers._emitter import Emitter, Prepared
+from sexton.producers._errors import Detached, HandleUnusable, IndexNotWritten
+from sexton.producers._fork import renew_after_fork
+from sexton.producers._intents import Asking, KeyTerms, intents_for
 from sexton.producers._limits import Deadline, Limits
 from sexton.producers._names import Names
 from sexton.producers._receipt import Receipt
+from sexton.producers._turn import OneAtATime
 from sexton.producers._values import check_text
 from sexton.schemas import events
-from sexton.schemas.checks import check_bucket, check_keys
-from sexton.schemas.errors import EnvironmentFault, InvalidEvent, UsageError
+from sexton.schemas.checks import check_keys
+from sexton.schemas.errors import UsageError
 from sexton.schemas.generations import PackedGeneration, suffix
 
-__all__ = ["IndexTurn", "Tenant", "intents_for"]
+__all__ = ["IndexTurn", "Tenant"]
 
 
 class IndexTurn:
@@ -40,12 +34,14 @@ class IndexTurn:
         self.receipt = Receipt(())
 
 
-class Tenant:
+class Tenant(OneAtATime):
     """A tenant, bound for ever to the generation of one attachment.
 
     Calls of one handle run one after another, also from several threads: an index PUT in flight is of unknown
     outcome to everybody else. Once the handle is superseded, detached or poisoned, each call says so.
     """
+
+    _after_unknown = "re-attach and use the new handle: its index has another name"
 
     def __init__(
         self,
@@ -57,23 +53,22 @@ class Tenant:
         bucket: str | None = None,
         packed: PackedGeneration | None = None,
     ) -> None:
+        super().__init__()
         self._name = name
         self._generation = generation
         self._packed = packed
         if packed is None:
             self._suffix = suffix(generation)
-            self._guards = (events.GenerationGuard(name, generation),)
+            guard = events.GenerationGuard(name, generation)
         else:
             self._suffix = packed.suffix
-            self._guards = (events.GenerationGuard(name, generation, node, packed.node_generation),)
-        self._node = node
+            guard = events.GenerationGuard(name, generation, node, packed.node_generation)
+        self._asking = Asking(name, node, (guard,))
         self._emitter = emitter
         self._detach = detach
         self._bucket = bucket
-        self._names = Names()
+        self._names = Names(self._suffix)
         self._end: HandleUnusable | None = None
-        self._turn = threading.Lock()
-        self._putting: int | None = None  # the thread whose index PUT is in flight
         renew_after_fork(self)
 
     @property
@@ -99,23 +94,24 @@ class Tenant:
     def key(self, name: str) -> str:
         """Return `name` with this attachment's suffix: `layer-1` -> `layer-1-00000008`.
 
-        Raises KeyReused when an intent of this handle has named that key (it is never written again),
+        Raises KeyReused when an intent of this handle has named that key (it is never written again), or may
+        have: beyond the latest 100,000 names these are known by a filter, which errs on the safe side.
         InvalidEvent when it may not be a key.
         """
         check_text(name)
         key = name + self._suffix
         check_keys((key,))
-        if self._names.holds(key):
-            raise KeyReused(f"an intent has named this key, it is never written again: {key}")
+        self._names.check_fresh(key)
         return key
 
     def delete(
         self,
         bucket: str,
-        keys: Iterable[str],
+        keys: Iterable[str] | None = None,
         *,
         timeout: float | None = None,
         any_key: bool | None = None,
+        **terms: Unpack[KeyTerms],
     ) -> Receipt:
         """Ask for keys to be deleted, if this attachment is still the newest when the intent is written.
 
@@ -123,17 +119,20 @@ class Tenant:
         have been acknowledged, and no earlier index PUT of this attachment may be of unknown outcome (timed
         out, connection lost, still running). `replace_index` does all of it in the right order.
 
-        The keys may be of any generation, each a full key. Each is named once in the life of the handle and
-        never written again. Returns at once with a receipt; `timeout` bounds the wait for room in the queue,
-        in seconds. Nothing is sent if one key is bad; one that is a URI or begins with a slash is, unless
-        with `any_key`.
+        The keys may be of any generation, each a full key. Each is named once, as far as the handle remembers
+        (its latest 100,000), and never written again. Returns at once with a receipt; `timeout` bounds the
+        wait for room in the queue, in seconds. Nothing is sent if one key is bad; one that is a URI or begins
+        with a slash is, unless with `any_key`.
+
+        Keyword arguments beside these are `phases` (in place of `keys`), `pause_s`, `unchanged`,
+        `not_before`, `expires_at` and `vetoes`: KeyTerms says what each asks for.
 
         Raises InvalidEvent, KeyReused, QueueFull, ProducerFailed, ConnectionClosed, or the HandleUnusable
         that says why this handle emits nothing more.
         """
         deadline = Deadline(self._emitter.limits.call_timeout if timeout is None else timeout)
-        prepared = self._prepare(bucket, keys, any_key)
-        with self._alone(deadline):
+        prepared = self._prepare(bucket, keys, any_key, **terms)
+        with self._alone(deadline, threading.get_ident()):
             self._usable()
             self._names.take(bucket, _keys(prepared))
             return self._emitter.send(prepared, deadline.left(), self._release)
@@ -141,11 +140,12 @@ class Tenant:
     def replace_index(
         self,
         put: Callable[[], object],
-        unlinked: Iterable[str],
+        unlinked: Iterable[str] | None = None,
         *,
         bucket: str | None = None,
         timeout: float | None = None,
         any_key: bool | None = None,
+        **terms: Unpack[KeyTerms],
     ) -> Receipt:
         """Write an index with the service's own `put`, then ask for what it no longer names.
 
@@ -156,7 +156,8 @@ class Tenant:
         exception is `IndexNotWritten`, for `put` to raise when the index was certainly not written: then
         nothing is emitted, the error comes through, and the handle stays good.
 
-        `bucket` is where the keys are, the connection's own bucket if not given.
+        `bucket` is where the keys are, the connection's own bucket if not given; `delete` has the other
+        arguments.
         Everything that can be wrong with the keys is found before `put` is called. `put` brings its own
         deadline; `timeout` bounds the waits before and after it, in seconds. If sending fails after the index
         was written the keys are leaked, not lost: call `delete` with them.
@@ -164,19 +165,19 @@ class Tenant:
         Raises what `delete` raises, IndexFateUnknown, IndexNotWritten.
         """
         here = threading.get_ident()
-        with self.replacing(unlinked, here, bucket=bucket, timeout=timeout, any_key=any_key) as turn:
+        with self.replacing(unlinked, here, bucket, timeout, any_key, **terms) as turn:
             turn.result = put()
         return turn.receipt
 
     @contextmanager
     def replacing(
         self,
-        unlinked: Iterable[str],
+        unlinked: Iterable[str] | None,
         thread: int | None,
-        *,
-        bucket: str | None = None,
-        timeout: float | None = None,
-        any_key: bool | None = None,
+        bucket: str | None,
+        timeout: float | None,
+        any_key: bool | None,
+        **terms: Unpack[KeyTerms],
     ) -> Iterator[IndexTurn]:
         """Have the block write the index, and emit once it has; the turn has the receipt afterwards.
 
@@ -189,8 +190,8 @@ class Tenant:
                 "no bucket is given", hint="replace_index(..., bucket=...) or connect(bucket=...)"
             )
         wait = self._emitter.limits.call_timeout if timeout is None else timeout
-        prepared = self._prepare(bucket, unlinked, any_key)
-        with self._alone(Deadline(wait)):
+        prepared = self._prepare(bucket, unlinked, any_key, **terms)
+        with self._alone(Deadline(wait), _TASK if thread is None else thread):
             self._usable()
             fresh = self._names.take(bucket, _keys(prepared))
             turn = IndexTurn()
@@ -210,7 +211,7 @@ class Tenant:
         What it has emitted stays valid: the generation is the newest until the next attach.
         Raises IssuerUnavailable, RequestRefused.
         """
-        with self._alone(Deadline(self._emitter.limits.call_timeout)):
+        with self._alone(Deadline(self._emitter.limits.call_timeout), threading.get_ident()):
             self._usable()
             self._detach(self._name)
             self.end(Detached(f"the tenant was detached: {self._name}"))
@@ -220,23 +221,14 @@ class Tenant:
         if self._end is None:
             self._end = why
 
-    def renew(self) -> None:
-        """In a forked child: an index PUT that runs in the parent is of unknown outcome here."""
-        self.relock()
-        if self._putting is not None:
-            self._putting = None
-            self.end(IndexFateUnknown("the process was forked during an index PUT", hint=_RE_ATTACH))
-
-    def relock(self) -> None:
-        """Put a fresh lock in place."""
-        self._turn = threading.Lock()
-
     def __repr__(self) -> str:
         state = f", {type(self._end).__name__}" if self._end else ""
         return f"Tenant({self._name!r}, generation={self._generation}{state})"
 
-    def _prepare(self, bucket: str, keys: Iterable[str], any_key: bool | None) -> list[Prepared]:
-        intents = intents_for(self._name, self._node, self._guards, bucket, keys, self._emitter)
+    def _prepare(
+        self, bucket: str, keys: Iterable[str] | None, any_key: bool | None, **terms: Unpack[KeyTerms]
+    ) -> list[Prepared]:
+        intents = intents_for(self._asking, bucket, keys, self._emitter, **terms)
         return self._emitter.prepare(intents, any_key=any_key)
 
     def _release(self, failed: events.DeletionIntent) -> None:
@@ -244,83 +236,13 @@ class Tenant:
         if failed.action.place is not None:
             self._names.allow_again(failed.action.place, failed.action.keys)
 
-    @contextmanager
-    def _writing(self, thread: int) -> Iterator[None]:
-        self._putting = thread
-        try:
-            yield
-        except IndexNotWritten:
-            raise
-        except BaseException as error:
-            what = f"{type(error).__name__}: {error}"
-            outcome = IndexFateUnknown(f"nobody knows whether the index was written: {what}", hint=_RE_ATTACH)
-            self.end(outcome)
-            if isinstance(error, Exception):
-                raise outcome from error
-            raise  # Ctrl-C, a cancelled task: not ours to turn into another error
-        finally:
-            notice_fork()  # a child of the PUT goes on from here too, and must not emit
-            self._putting = None
-
-    def _acknowledged(self, result: object) -> None:
-        if inspect.isawaitable(result) or isinstance(result, concurrent.futures.Future):
-            # It has only been started: an acknowledgement is what `put` must return after.
-            self.end(IndexFateUnknown("put returned before the index was acknowledged", hint=_RE_ATTACH))
-            if inspect.iscoroutine(result):
-                result.close()
-            self._usable()
-
     def _usable(self) -> None:
         if self._end is not None:
             raise type(self._end)(str(self._end), hint=self._end.hint)
 
-    @contextmanager
-    def _alone(self, deadline: Deadline) -> Iterator[None]:
-        if self._putting == threading.get_ident():
-            raise UsageError("put called back into the handle whose index it writes")
-        notice_fork()
-        turn = self._turn  # a child that is forked meanwhile has another one
-        if not turn.acquire(timeout=deadline.left()):
-            raise EnvironmentFault(f"another call of this handle did not end in {deadline.timeout:g} s")
-        try:
-            yield
-        finally:
-            turn.release()
-
 
 _TASK = -1  # in place of a thread
-_WIDEST = 4  # bytes of UTF-8 for one character
-_RE_ATTACH = "re-attach and use the new handle: its index has another name"
 
 
 def _keys(prepared: Sequence[Prepared]) -> list[Sequence[str]]:
     return [one.intent.action.keys for one in prepared]
-
-
-def intents_for(
-    tenant: str,
-    node: str,
-    guards: Sequence[events.Guard],
-    bucket: str,
-    keys: Iterable[str],
-    emitter: Emitter,
-) -> list[events.DeletionIntent]:
-    """Return the intents for keys, as many as their size needs; none for no keys."""
-    if isinstance(keys, str | bytes):
-        raise InvalidEvent("keys must be a list of keys, not one text")
-    listed = list(keys)
-    if not listed:
-        return []
-    check_bucket(bucket)  # the keys are checked with the whole intent, once
-    now = datetime.now(UTC)
-    return [
-        events.DeletionIntent(
-            intent_id=emitter.new_id(),
-            tenant=tenant,
-            emitted_at=now,
-            emitter=node,
-            guards=guards,
-            action=events.DeleteObjects(bucket, (run,)),
-        )
-        for run in split_keys(listed, _WIDEST * (2 * len(tenant) + len(node)), emitter.limits)
-    ]

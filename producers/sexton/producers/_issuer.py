@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from sexton.schemas.events import NumberPlace, PartitionOffsets
 from sexton.schemas.generations import PackedGeneration
 from sexton.schemas.settings import Settings
 
-__all__ = ["Attachment", "FirstFormIssuer", "Issuer", "open_issuer"]
+__all__ = ["Attachment", "FirstFormIssuer", "Grant", "Issuer", "TransactionIssuer", "open_issuer"]
 
 
 class Attachment(Protocol):
@@ -64,6 +65,33 @@ class FirstFormIssuer(Issuer, Protocol):
 
     def re_attach_all(self, node: str, *, registration: Any = None) -> Sequence[FirstFormAttachment]:
         """Hand out the next generation of every tenant that the node holds, of either form."""
+
+
+class Grant(Protocol):
+    """The answer to a start of a transaction."""
+
+    @property
+    def transaction(self) -> int:
+        """Its number, handed out once and to nobody else."""
+
+    @property
+    def last_committed(self) -> int | None:
+        """The number of the transaction that it builds on."""
+
+
+class TransactionIssuer(Protocol):
+    """The calls of MVCC transactions."""
+
+    def start_transaction(self, node: str, tenant: str, *, number_place: NumberPlace | None = None) -> Grant:
+        """Start the tenant's next transaction; every other open one of the tenant is rejected by it."""
+
+    def commit_transaction(
+        self, node: str, tenant: str, transaction: int, deadlist: PartitionOffsets | None = None
+    ) -> int:
+        """Make it the visible one, once the end offsets have reached its deadlist; return the log offset."""
+
+    def acknowledge_transaction(self, tenant: str, transaction: int, node: str | None = None) -> int:
+        """Say that every upload in its name has ceased; return the log offset."""
 
 
 def open_issuer(settings: Settings) -> Issuer:

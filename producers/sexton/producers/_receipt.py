@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 
 from sexton.producers._errors import DeliveryFailed, DeliveryPending
+from sexton.producers._fork import OfOneProcess
 from sexton.producers._transport import Delivered
 from sexton.schemas.text import counted
 
@@ -40,6 +41,11 @@ class Flight:
         return future
 
     @property
+    def has_failed(self) -> bool:
+        """Return whether Kafka has refused it, or nobody knows."""
+        return self._error is not None
+
+    @property
     def done(self) -> bool:
         """Return whether Kafka has reported."""
         return self._where is not None or self._error is not None
@@ -68,7 +74,7 @@ class Flight:
                 future.set_exception(self._error)
 
 
-class Receipt:
+class Receipt(OfOneProcess):
     """The intents of one call; a call with many keys is split into several."""
 
     __slots__ = ("_flights", "_here")
@@ -81,6 +87,11 @@ class Receipt:
     def intent_ids(self) -> tuple[str, ...]:
         """The ids of the intents, in the order of their keys."""
         return tuple(flight.intent_id for flight in self._flights)
+
+    @property
+    def flights(self) -> Mapping[str, Flight]:
+        """What is known of each intent by its id."""
+        return {flight.intent_id: flight for flight in self._flights}
 
     @property
     def futures(self) -> Mapping[str, Future[Delivered]]:

@@ -9,8 +9,10 @@ import ctypes
 import functools
 import logging
 import os
+import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,7 +22,9 @@ from sexton.producers._errors import ConnectionClosed, ProducerFailed
 from sexton.producers._limits import Deadline, Limits
 from sexton.producers._polling import SLICE, Polling, are_greenlets, polling
 from sexton.schemas import records
-from sexton.schemas.errors import InvalidSettings, UsageError
+from sexton.schemas.errors import InvalidSettings, NoSuchTopic, UsageError
+from sexton.schemas.kafka import refusals
+from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
 
 __all__ = [
@@ -34,19 +38,13 @@ __all__ = [
     "where_it_may_be",
 ]
 
-_OnDelivery = Callable[[KafkaError | None, Any], None]
 _log = logging.getLogger(__name__)
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_BROKERS = ("bootstrap.servers", "metadata.broker.list")
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+_ENDED, _ANEW = "the kafka client cannot continue", "connect anew"
 _IDLE = 1.0  # longest wait of the reader when nothing is on its way and threads are greenlets
 _PURGE = 0.3  # of the time to close: what is kept for purging and reading the last reports
-# What SEXTON_KAFKA_EXTRA may not turn off: without it an acknowledged intent can be lost, written twice,
-# or written where no reader of Java's partitioning looks.
-_REQUIRED = {
-    "acks": ("all", "-1"),
-    "request.required.acks": ("all", "-1"),
-    "enable.idempotence": ("true",),
-    "partitioner": ("murmur2", "murmur2_random"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +93,16 @@ class Transport(Protocol):
     def renew(self) -> None:
         """Start afresh in a forked child: what the parent has queued is the parent's."""
 
+    def topic_id(self, topic: str, deadline: Deadline) -> str:
+        """Return the id of the topic that stands under this name now; raises KafkaUnavailable."""
+
 
 def kafka_config(settings: Settings, limits: Limits) -> dict[str, Any]:
-    """Return the properties of the producer; raises InvalidSettings when the extra ones make it unsafe."""
-    for name, value in settings.kafka_extra.items():
-        if name == "transactional.id":
-            raise InvalidSettings(
-                "SEXTON_KAFKA_EXTRA: an intent is never written in a transaction: transactional.id"
-            )
-        if name in _REQUIRED and str(value).lower() not in _REQUIRED[name]:
-            raise InvalidSettings(f"SEXTON_KAFKA_EXTRA: {name} must be {_REQUIRED[name][0]}: {value}")
-    queue = int(settings.kafka_extra.get("queue.buffering.max.messages", limits.queue_messages))
+    """Return the properties of the producer."""
+    own = settings.kafka_extra.get("queue.buffering.max.messages", "")
+    queue = (
+        int(own) if own.isdecimal() else limits.queue_messages
+    )  # the Kafka client refuses what is no number
     return settings.kafka(
         **{
             "client.id": "sexton-sdk",
@@ -129,12 +126,15 @@ class KafkaTransport:
     Where threads are greenlets (gevent, eventlet) so is the reader, and nothing blocks the others.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self._config = dict(config)
+    def __init__(self, settings: Settings, limits: Limits) -> None:
+        self._settings = settings
+        self._config = kafka_config(settings, limits)
         self._closed = False
         self._producer: Producer | None = None
         self._afresh()
-        self._open()
+        # Settings are tried on a client that knows no broker, and is gone when this returns. One that stayed
+        # would run threads, and what these have locked in C at a fork stays locked in the child.
+        _client({name: value for name, value in self._config.items() if name not in _BROKERS}, self._polling)
 
     def send(self, record: Record, report: Report, deadline: Deadline) -> None:
         """Queue a record, waiting for room until the deadline."""
@@ -143,35 +143,33 @@ class KafkaTransport:
         producer = self._producer or self._open()
         if self._thread is None:
             self._read(producer)
-        on_delivery = functools.partial(self._polling.tell, _report, report)
         try:
-            self._produce(producer, record, on_delivery)
+            self._produce(producer, record, report)
         except BufferError:
-            self._wait_for_room(producer, record, on_delivery, deadline)
+            self._wait_for_room(producer, record, report, deadline)
         if self._polling.greenlets and not self._sent.is_set():
             self._sent.set()
 
     def flush(self, deadline: Deadline) -> None:
         """Wait until every record was reported on, or the deadline."""
-        producer = self._producer
-        while producer is not None and len(producer) and not deadline.passed:
-            self._polling.flush(producer, min(SLICE, deadline.left()))
+        if (producer := self._producer) is not None:
+            self._drain(producer, deadline)
 
     def close(self, deadline: Deadline) -> None:
         """Flush, then purge what is left, so that its reports come now and not never."""
         with self._opening:
             self._closed = True
-            producer, self._producer = self._producer, None
+            producer = self._producer
         if producer is None:
             return
-        last = Deadline(max(0.0, deadline.left() - _PURGE))
-        while len(producer) and not last.passed:
-            self._polling.flush(producer, min(SLICE, last.left()))
+        self._drain(producer, Deadline(max(0.0, deadline.left() - _PURGE)))
         if len(producer):
             producer.purge(blocking=False)
-            end = Deadline(_PURGE)
-            while len(producer) and not end.passed:
-                self._polling.poll(producer, 0.02)
+            self._drain(producer, Deadline(_PURGE))
+        with self._opening:
+            if self._producer is None:
+                return  # closed once more meanwhile, by a signal handler say
+            self._producer = None
         self._stop.set()
         self._sent.set()
         last_reference = [producer]
@@ -185,83 +183,137 @@ class KafkaTransport:
         self._producer = None
         self._afresh()
 
+    def topic_id(self, topic: str, deadline: Deadline) -> str:
+        """Ask the brokers, with a client that is gone when this returns."""
+        found = Cluster(self._settings).identities([topic], deadline.left()).get(topic)
+        if found is None:
+            raise NoSuchTopic(no_such_topic(topic), hint=where_it_may_be(topic))
+        return found.topic_id
+
     def _afresh(self) -> None:
         self._fatal: str | None = None
-        self._opening = threading.Lock()
+        self._fatal_hint = _ANEW
+        self._opening = threading.RLock()  # a signal handler may close while its thread opens
         self._stop = threading.Event()
         self._sent = threading.Event()
         self._room = threading.Condition()
-        self._waiting = 0
+        self._waiting = self._hurry = 0
         self._thread: threading.Thread | None = None
-        self._polling: Polling = polling()
+        self._polling: Polling = polling(self._on_error)
 
-    def _produce(self, producer: Producer, record: Record, on_delivery: _OnDelivery) -> None:
+    def _produce(self, producer: Producer, record: Record, report: Report) -> None:
         self._check()
+        on_delivery = functools.partial(self._polling.tell, self._reported, report)
         try:
             producer.produce(
                 record.topic, record.value, record.key, headers=record.headers, on_delivery=on_delivery
             )
         except KafkaException as error:
-            raise ProducerFailed(f"the kafka client takes no record: {error.args[0].str()}") from error
+            kafka = error.args[0]
+            if kafka.fatal() or kafka.code() == KafkaError._FATAL:
+                raise BufferError from error  # the next look says why it cannot continue
+            _refused(report, kafka, record.topic)  # what the brokers have said of the records before
 
-    def _wait_for_room(
-        self, producer: Producer, record: Record, on_delivery: _OnDelivery, deadline: Deadline
-    ) -> None:
-        # A future's callback that emits; or greenlets, of which each may look.
-        looks = self._polling.greenlets or threading.current_thread() is self._thread
-        with self._room:
-            self._waiting += 1
-        try:
+    def _reported(self, report: Report, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            report.delivered(Delivered(message.partition(), message.offset()))
+        elif self._fatal is not None and error.code() in _PURGED:
+            report.failed(f"{_ENDED}: {self._fatal}", self._fatal_hint)
+        else:
+            _refused(report, error, message.topic())
+
+    def _wait_for_room(self, producer: Producer, record: Record, report: Report, deadline: Deadline) -> None:
+        looks = self._looks()
+        with self._waits(hurry=False):
             while True:
                 with self._room:
                     try:
-                        self._produce(producer, record, on_delivery)
+                        self._produce(producer, record, report)
                         return
                     except BufferError:
-                        if deadline.passed:
+                        if deadline.passed or self._polling.is_within():
                             raise
                     if not looks:
                         self._room.wait(min(SLICE, deadline.left()))
-                if looks:
+                if looks:  # what is said meanwhile is told by whoever began to tell
                     self._polling.poll(producer, min(SLICE, deadline.left()))
+
+    def _drain(self, producer: Producer, deadline: Deadline) -> None:
+        """Wait until every record was reported on and that was told, or the deadline."""
+        if self._looks():
+            while (len(producer) or not self._polling.all_told()) and not deadline.passed:
+                self._polling.flush(producer, min(SLICE, deadline.left()))
+                self._polling.hand_out()
+            return
+        with self._waits(hurry=True), self._room:
+            while (len(producer) or not self._polling.all_told()) and not deadline.passed:
+                self._room.wait(min(SLICE, deadline.left()))
+
+    def _looks(self) -> bool:
+        """Return whether the caller itself looks after the client while it waits, and not the reader.
+
+        A greenlet may. A thread is the reader, in a callback, or the last one of the process. No other one:
+        a signal handler would run within the client's own call.
+        """
+        reader = self._thread
+        return (
+            self._polling.greenlets
+            or reader is None
+            or reader is threading.current_thread()
+            or sys.is_finalizing()
+        )
+
+    @contextmanager
+    def _waits(self, *, hurry: bool) -> Iterator[None]:
+        """Have the reader say when something has changed, and with `hurry` let nothing linger."""
+        with self._room:
+            self._waiting += 1
+            self._hurry += hurry
+        try:
+            yield
         finally:
             with self._room:
                 self._waiting -= 1
+                self._hurry -= hurry
 
     def _serve(self, producer: Producer, stop: threading.Event, sent: threading.Event) -> None:
-        greenlets, here = self._polling.greenlets, os.getpid()
+        polling, here = self._polling, os.getpid()
         # A greenlet goes on in a forked child, where the client must not be touched.
         while not stop.is_set() and os.getpid() == here:
-            # Only after poll has returned are the slots of the reported records free again.
-            if self._polling.poll(producer, SLICE) and self._waiting:
+            look = polling.flush if self._hurry and not polling.greenlets else polling.poll
+            look(producer, SLICE)
+            if os.getpid() == here:
+                self._tell()
+            # Only after the look has returned are the slots of the reported records free again.
+            if self._waiting:
                 with self._room:
                     self._room.notify_all()
-            if greenlets and os.getpid() == here and not len(producer):
+            if polling.greenlets and os.getpid() == here and not len(producer):
                 sent.clear()
                 if not stop.is_set() and not len(producer):  # neither came before the clear
                     sent.wait(_IDLE)
+
+    def _tell(self) -> None:
+        while True:
+            try:
+                return self._polling.hand_out()
+            except (Exception, SystemExit):  # noqa: BLE001 - whatever a service's callback raises
+                # The reader lives on: without it nobody hears of any intent.
+                _log.exception("a callback of the service has raised")
 
     def _open(self) -> Producer:
         with self._opening:
             self._check()
             if self._producer is None:
-                tell, on_error = self._polling.tell, self._on_error
-                config = {
-                    **self._config,
-                    "error_cb": functools.partial(tell, on_error),
-                    "logger": _Quiet(self._polling),
-                }
-                try:
-                    self._producer = Producer(config)
-                except (KafkaException, ValueError, TypeError) as error:
-                    raise InvalidSettings(f"the kafka client refuses its settings: {error}") from error
+                on_error = functools.partial(self._polling.tell, self._on_error)
+                self._producer = _client({**self._config, "error_cb": on_error}, self._polling)
             return self._producer
 
     def _read(self, producer: Producer) -> None:
         """Start the reader, not before there is something to hear of.
 
-        A master that only connects has no thread then: one that holds the interpreter at the moment of a
-        fork in C leaves a child that never runs.
+        A master that only connects has no thread then, neither of ours nor of the client's: one that holds
+        the interpreter at the moment of a fork in C leaves a child that never runs.
         """
         with self._opening:
             if self._thread is None and not self._closed:
@@ -274,7 +326,7 @@ class KafkaTransport:
         if self._closed:
             raise ConnectionClosed()
         if self._fatal is not None:
-            raise ProducerFailed(f"the kafka client cannot continue: {self._fatal}", hint="connect anew")
+            raise ProducerFailed(f"{_ENDED}: {self._fatal}", hint=self._fatal_hint)
         if self._polling.greenlets != are_greenlets():
             raise UsageError(
                 "threads have become greenlets after connect", hint="call monkey_patch first, then connect"
@@ -282,10 +334,21 @@ class KafkaTransport:
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
+            right = refusals.hint(error)
+            self._fatal_hint = f"{right}; then {_ANEW}" if right else _ANEW
             self._fatal = error.str()
-            _log.error("the kafka client cannot continue: %s", error.str())
+            _log.error("%s: %s", _ENDED, error.str())
+            if (producer := self._producer) is not None:
+                producer.purge(blocking=False)  # what it still holds would be reported on by nobody
         else:
             _log.debug("kafka: %s", error.str())
+
+
+def _client(config: Mapping[str, Any], polling: Polling) -> Producer:
+    try:
+        return Producer({**config, "logger": _Quiet(polling)})
+    except (KafkaException, ValueError, TypeError) as error:
+        raise InvalidSettings(f"the kafka client refuses its settings: {error}") from error
 
 
 class _Quiet:
@@ -309,10 +372,8 @@ def where_it_may_be(name: str) -> str:
     return f"`sexton topics create` makes it; or is SEXTON_TOPIC_PREFIX not {prefix!r} there?"
 
 
-def _report(report: Report, error: KafkaError | None, message: Any) -> None:
-    if error is None:
-        report.delivered(Delivered(message.partition(), message.offset()))
-    elif error.code() in _ABSENT:
-        report.failed(no_such_topic(message.topic()), where_it_may_be(message.topic()))
+def _refused(report: Report, error: KafkaError, topic: str) -> None:
+    if error.code() in _ABSENT:
+        report.failed(no_such_topic(topic), where_it_may_be(topic))
     else:
-        report.failed(error.str())
+        report.failed(error.str(), refusals.hint(error))

@@ -7,19 +7,26 @@ assert sexton.keys == ["layer-1-00000001"]
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 from sexton.issuer.testing import FakeIssuer as IssuerInMemory
 from sexton.producers._async import AsyncSexton
-from sexton.producers._client import Sexton
+from sexton.producers._client import Sexton, generation_form
 from sexton.producers._emitter import Emitter
 from sexton.producers._errors import ConnectionClosed, ProducerFailed
+from sexton.producers._issuer import Issuer
 from sexton.producers._limits import Deadline, Limits
+from sexton.producers._settings import with_arguments
 from sexton.producers._transport import Delivered, Record, Report
 from sexton.schemas import records
 from sexton.schemas.codec import Codec
+from sexton.schemas.errors import UsageError
 from sexton.schemas.events import DeletionIntent
 from sexton.schemas.settings import Settings, load
 
 __all__ = ["FakeAsyncSexton", "FakeIssuer", "FakeSexton", "FakeTransport"]
+
+_OF_CONNECT = frozenset({"limits", "bucket", "form", "number", "any_key"})  # the rest are settings
 
 
 class FakeIssuer(IssuerInMemory):
@@ -46,11 +53,13 @@ class FakeIssuer(IssuerInMemory):
 class FakeTransport:
     """Keeps records in memory and acknowledges each at once.
 
+    They stand in the intents topic of `issuer`, that of the connection: several may write to the same one.
     `hold` keeps reports back until `release`; `capacity` is how many unreported records fit before a send
     raises as a full queue does; `refuse` fails every record with that reason; `fatal` ends the client.
     """
 
     def __init__(self) -> None:
+        self.issuer = FakeIssuer()
         self.records: list[Record] = []
         self.hold = False
         self.capacity: int | None = None
@@ -70,7 +79,7 @@ class FakeTransport:
         if self.refuse is not None:
             report.failed(self.refuse)
             return
-        where = Delivered(0, len(self.records))
+        where = Delivered(0, self.issuer.written(0) - 1)
         self.records.append(record)
         if self.hold:
             self._held.append((report, where))
@@ -90,6 +99,10 @@ class FakeTransport:
         """Take nothing more; what is held back counts as not delivered."""
         self._closed = True
 
+    def topic_id(self, topic: str, deadline: Deadline) -> str:
+        """Return that of the issuer's intents topic."""
+        return self.issuer.topic_id
+
     def renew(self) -> None:
         """In a forked child: nothing of the parent's."""
         self.records, self._held = [], []
@@ -107,13 +120,35 @@ class FakeSexton(Sexton):
         settings: Settings | None = None,
         *,
         any_key: bool = False,
+        bucket: str | None = None,
+        form: str = "final",
+        number: int | None = None,
     ) -> None:
         self.issuer = issuer or FakeIssuer()
         self.transport = transport or FakeTransport()
+        self.transport.issuer = self.issuer
         settings = settings or load({})
         topic = settings.topic(records.INTENTS)
         emitter = Emitter(self.transport, topic, Codec(), limits or Limits(), any_key=any_key)
-        super().__init__(node, emitter, settings, self.issuer)
+        super().__init__(node, emitter, settings, self.issuer, bucket, generation_form(form), number)
+
+    @classmethod
+    def connect(
+        cls,
+        node: str,
+        settings: Settings | None = None,
+        *,
+        issuer: Issuer | None = None,
+        **given: Any,
+    ) -> Self:
+        """Return a fake for the arguments of `Sexton.connect`; raises for settings what that raises.
+
+        `issuer` is a FakeIssuer, one of its own if not given. Raises UsageError for another one.
+        """
+        if not isinstance(issuer, FakeIssuer | None):
+            raise UsageError(f"a fake connects to a FakeIssuer, not to {type(issuer).__name__}")
+        named = {name: given.pop(name) for name in _OF_CONNECT & given.keys()}
+        return cls(node, issuer, settings=with_arguments(settings, given), **named)
 
     @property
     def intents(self) -> list[DeletionIntent]:
@@ -139,10 +174,16 @@ class FakeAsyncSexton(AsyncSexton):
         transport: FakeTransport | None = None,
         limits: Limits | None = None,
         settings: Settings | None = None,
-        *,
-        any_key: bool = False,
+        **named: Any,
     ) -> None:
-        super().__init__(FakeSexton(node, issuer, transport, limits, settings, any_key=any_key))
+        super().__init__(FakeSexton(node, issuer, transport, limits, settings, **named))
+
+    @classmethod
+    def connect(cls, node: str, settings: Settings | None = None, **given: Any) -> Self:
+        """Return a fake for the arguments of `AsyncSexton.connect`, as `FakeSexton.connect` does."""
+        made = cls.__new__(cls)
+        AsyncSexton.__init__(made, FakeSexton.connect(node, settings, **given))
+        return made
 
     @property
     def issuer(self) -> FakeIssuer:
