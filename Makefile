@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 WORKERS ?= 3
-BENCHES := pipeline latency memory sdk issuer throttling
+BENCHES := pipeline latency memory sdk issuer transactions throttling
 REQUIREMENTS := requirements/build.txt requirements/dev.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A change of any of these sets up again; the stamp is named after what they hold.
@@ -39,8 +39,8 @@ model: $(STAMP)  ## search the protocol's model in larger worlds than the tests 
 chaos: setup  ## the issuer under faults at random; SEED=1 FAULTS=1000
 	@SEED='$(or $(SEED),1)' FAULTS='$(or $(FAULTS),1000)' $(BIN)/python -m tests.chaos
 
-test-stores: setup stores  ## the store suite, also on SeaweedFS and versitygw (built once, with Go)
-	@$(BIN)/python -m pytest tests/storage/test_stores.py $(PYTEST_ARGS)
+test-stores: setup stores  ## what needs Go: the store suite on SeaweedFS and versitygw, a service in Go
+	@$(BIN)/python -m pytest tests/storage/test_stores.py tests/producers/test_wire.py $(PYTEST_ARGS)
 
 test-safeguards: setup  ## remove safeguards one by one, see their tests fail; SHARE=0.1 SEED=1, NAMES='"a name"'
 	@$(BIN)/python -m tests.safeguards --workers '$(or $(WORKERS),2)' --seed '$(or $(SEED),1)' --share '$(or $(SHARE),1)' $(NAMES)

@@ -33,7 +33,7 @@ from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.settings import Settings, load
 
-__all__ = ["attach_at_rate", "compare_with_mget", "re_attach_all", "start_from_snapshot"]
+__all__ = ["at_rate", "attach_at_rate", "compare_with_mget", "re_attach_all", "start_from_snapshot"]
 
 _PER_CALL = 10_000
 _NODES = 1000
@@ -112,10 +112,17 @@ def _timed(work: Callable[[], None]) -> float:
 # --- calls -------------------------------------------------------------------------------------------------
 
 
-def attach_at_rate(url: str, rate: float, seconds: float, prefix: str, threads: int = 24) -> dict[str, float]:
-    """Attach a new tenant `rate` times a second, each at its moment whatever the others do.
+def at_rate(
+    url: str,
+    rate: float,
+    seconds: float,
+    call: Callable[[IssuerClient, int, int], object],
+    threads: int = 24,
+) -> tuple[float, list[float]]:
+    """Make a call `rate` times a second, each at its moment whatever the others do.
 
-    Milliseconds from the moment at which a call was due, so what waits for a free thread counts too.
+    `call` is given a client, its thread's number and the turn. Returns how many a second were carried out,
+    and the milliseconds from the moment at which each was due, sorted: what waits for a free thread counts.
     """
     total, taken, times = int(rate * seconds), iter(range(int(rate * seconds))), []
     lock, begun = threading.Lock(), time.perf_counter() + 0.5
@@ -129,7 +136,7 @@ def attach_at_rate(url: str, rate: float, seconds: float, prefix: str, threads: 
                     return
                 due = begun + turn / rate
                 time.sleep(max(0.0, due - time.perf_counter()))
-                client.attach(f"node-r{number}", f"{prefix}-{turn:06d}")
+                call(client, number, turn)
                 times.append((time.perf_counter() - due) * 1000)
 
     workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
@@ -137,12 +144,18 @@ def attach_at_rate(url: str, rate: float, seconds: float, prefix: str, threads: 
         worker.start()
     for worker in workers:
         worker.join()
-    took = time.perf_counter() - begun
-    times.sort()
+    return total / (time.perf_counter() - begun), sorted(times)
+
+
+def attach_at_rate(url: str, rate: float, seconds: float, prefix: str) -> dict[str, float]:
+    """Attach a new tenant `rate` times a second; see `at_rate`."""
+    carried_out, times = at_rate(
+        url, rate, seconds, lambda client, n, turn: client.attach(f"node-r{n}", f"{prefix}-{turn:06d}")
+    )
     return {
-        "attach_rate_per_s": total / took,
-        "attach_500_p50_ms": times[total // 2],
-        "attach_500_p99_ms": times[total * 99 // 100],
+        "attach_rate_per_s": carried_out,
+        "attach_500_p50_ms": times[len(times) // 2],
+        "attach_500_p99_ms": times[len(times) * 99 // 100],
     }
 
 

@@ -22,8 +22,8 @@ __all__ = ["NOUNS", "Noun", "main", "run"]
 class Noun:
     """One noun: `target` is `module:attribute` of its Typer app, or of a function for a noun without verbs.
 
-    `extra` names what has to be installed for it; with `java`, JAVA_HOME is set to a usable one. The examples
-    of a function are the module's `EXAMPLES`, those of a verb its own.
+    `extra` names what has to be installed for it; with `java`, or the option `java_for`, JAVA_HOME is set to
+    a usable one. The examples of a function are the module's `EXAMPLES`, those of a verb its own.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Noun:
     summary: str
     verbs: tuple[str, ...] = ()
     java: bool = False
+    java_for: str | None = None
 
 
 NOUNS = (
@@ -52,7 +53,22 @@ NOUNS = (
         ("serve", "show", "rebuild", "verify", "snapshot", "truncate", "scan", "import"),
     ),
     Noun(
+        "transactions",
+        "sexton.issuer.cli.transaction_commands:app",
+        "issuer",
+        "MVCC transactions: open, rejected, uncollected",
+        ("list", "show", "acknowledge", "decommission"),
+    ),
+    Noun(
         "reaper", "sexton.streaming_jobs.commands:app", "streaming", "the streaming job", ("run",), java=True
+    ),
+    Noun(
+        "collect",
+        "sexton.streaming_jobs.collectors.commands:app",
+        "collectors",
+        "finding garbage, and asking for its deletion",
+        ("leftovers", "transactions"),
+        java_for="--spark",
     ),
     Noun(
         "intents",
@@ -133,7 +149,7 @@ def _dispatch(arguments: list[str]) -> int:
     noun = _noun(arguments[0])
     command = _load(noun)
     _start_logging()
-    if noun.java and "--help" not in arguments:
+    if (noun.java or noun.java_for in arguments) and "--help" not in arguments:
         _set_java_home()
     from sexton.deploy.usage import invoke
 

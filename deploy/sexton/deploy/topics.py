@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -13,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from sexton.schemas import records
 from sexton.schemas import topics as table
 from sexton.schemas.errors import KafkaUnavailable
+from sexton.schemas.kafka import refusals
 from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, TopicProblem
@@ -125,10 +127,11 @@ def _done(future: Future[Any], message: str, tolerate: int | None = None) -> boo
     try:
         future.result(timeout=_SECONDS + 5)
     except KafkaException as error:
-        code = error.args[0].code()
-        if code == tolerate:
+        kafka = error.args[0]
+        if kafka.code() == tolerate:
             return False
-        # The client's own errors are below zero; others are an answer, so the brokers are not away.
-        hint = None if code < 0 else _REFUSED
-        raise KafkaUnavailable(f"{message}: {error.args[0].str()}", hint=hint) from error
+        hint = _REFUSED if refusals.final(kafka) else None  # an answer: the brokers are not away
+        raise KafkaUnavailable(f"{message}: {kafka.str()}", hint=hint) from error
+    except FutureTimeout as error:
+        raise KafkaUnavailable(f"{message}: no controller answers") from error
     return True

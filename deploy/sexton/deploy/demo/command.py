@@ -8,6 +8,7 @@ import tempfile
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,9 +17,11 @@ from rich.console import Console
 from rich.table import Table
 
 from sexton.deploy import java
-from sexton.deploy.demo.checks import Result, check
+from sexton.deploy.demo.checks import Result, check, keys_of
 from sexton.deploy.demo.evidence import Evidence
-from sexton.deploy.demo.story import TENANTS, Story
+from sexton.deploy.demo.generations_story import TENANTS, GenerationsStory
+from sexton.deploy.demo.story import Story
+from sexton.deploy.demo.transactions_story import TransactionsStory
 from sexton.deploy.local import BUCKET, LocalStack
 from sexton.deploy.output import say
 from sexton.schemas.errors import SextonError
@@ -31,6 +34,7 @@ _PAUSE_S = 1.2  # between sentences, for a person at a terminal
 EXAMPLES = """\b
 Examples:
   sexton demo              a story of two or three minutes
+  sexton demo transactions a relocation, and a node that is over
   sexton demo --fast       without pauses; so it is when nobody watches
   sexton demo --keep DIR   leave the stack's folder behind, with its logs
 """
@@ -56,7 +60,21 @@ class Teller:
         time.sleep(self._pause_s)
 
 
+class Which(StrEnum):
+    """The stories that there are."""
+
+    GENERATIONS = "generations"
+    TRANSACTIONS = "transactions"
+
+
+_STORIES: dict[Which, type[Story]] = {
+    Which.GENERATIONS: GenerationsStory,
+    Which.TRANSACTIONS: TransactionsStory,
+}
+
+
 def demo(
+    story: Annotated[Which, typer.Argument(help="which story")] = Which.GENERATIONS,
     fast: Annotated[bool, typer.Option("--fast", help="without pauses")] = False,
     keep: Annotated[Path | None, typer.Option(help="use this folder and leave it behind")] = None,
 ) -> None:
@@ -65,13 +83,15 @@ def demo(
     pause = 0.0 if fast or not sys.stdout.isatty() else _PAUSE_S
     with ExitStack() as resources:
         folder = keep or Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="sexton-demo-")))
-        results = _run(console, Teller(console, pause), folder, resources)
+        results = _run(console, Teller(console, pause), folder, resources, _STORIES[story])
     if not all(result.held for result in results):
         raise SextonError("the demo found a promise that did not hold")
     console.print("\n[bold green]Every check held.[/bold green] Nothing was buried alive.")
 
 
-def _run(console: Console, teller: Teller, folder: Path, resources: ExitStack) -> list[Result]:
+def _run(
+    console: Console, teller: Teller, folder: Path, resources: ExitStack, kind: type[Story]
+) -> list[Result]:
     console.print("Starting a throw-away stack: Kafka, Valkey, an S3 server, the issuer, Spark ...")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("SEXTON_", "AWS_"))}
     if cache := os.environ.get("SEXTON_CACHE_DIR"):
@@ -80,12 +100,13 @@ def _run(console: Console, teller: Teller, folder: Path, resources: ExitStack) -
     resources.callback(stack.stop)
     os.environ.update({name: value for name, value in stack.env.items() if name.startswith("AWS_")})
     os.environ["JAVA_HOME"] = str(java.find(stack.settings.cache_dir.expanduser()).home)
+    settings = kind.prepared(stack.settings)
     with ThreadPoolExecutor(1) as starter:
-        session = starter.submit(_open_session, stack.settings, resources)
-        story = Story(stack.settings, BUCKET, lambda: _reap(stack.settings, session), teller)
+        session = starter.submit(_open_session, settings, resources)
+        story = kind(settings, BUCKET, lambda: _reap(settings, session), teller)
         story.play()
     evidence = story.evidence()
-    results = check(evidence, story.expected())
+    results = check(evidence, story.checks())
     _show(console, evidence, results)
     return results
 
@@ -123,8 +144,7 @@ def _show(console: Console, evidence: Evidence, results: list[Result]) -> None:
         for outcome in evidence.outcomes
         for intent in evidence.intents
         if intent.intent_id == outcome.intent_id
-        for phase in getattr(intent.action, "phases", ())
-        for key in phase
+        for key in keys_of(intent, evidence)
     }
     for key in sorted(evidence.written):
         alive = key in evidence.left
@@ -145,6 +165,8 @@ def _show(console: Console, evidence: Evidence, results: list[Result]) -> None:
 
 def _short(key: str) -> str:
     """Shorten ids and key ranges, not the parts that tell objects apart."""
+    if key.count("/") != 4:
+        return key
     _, tenant_id, _, _, name = key.split("/")
     tenant = next((name for name, known in TENANTS.items() if known == tenant_id), tenant_id)
     return f"{tenant}/.../{name.partition('__')[2] or name}"

@@ -1,84 +1,50 @@
-"""The story: two nodes, three tenants, a compaction, a move, a stale owner and a garbage record.
-
-Keys have the published engine's form: layers `tenants/<id>/timelines/<id>/<range>__<lsns>-<generation>`, and
-one index object for each timeline, `index_part.json-<generation>`, which names the layers.
-"""
+"""What every story has: an installation to play on, and the evidence that it leaves behind."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from confluent_kafka import Producer
-
-from sexton.deploy.demo.checks import Expected
+from sexton.deploy.demo.checks import Check
 from sexton.deploy.demo.evidence import Evidence, gather
-from sexton.producers import Sexton, Tenant
-from sexton.schemas import records
+from sexton.deploy.demo.narrator import Narrator
 from sexton.schemas.settings import Settings
 from sexton.storage import ObjectStore, StoreSettings
 
-__all__ = ["GARBAGE", "TENANTS", "Narrator", "Story"]
-
-GARBAGE = b"\x00\x01not an intent at all"
-_LAYERS = 4
-_DELIVERY_S = 30.0
-TENANTS = {
-    "ember": "3f6a1c0de58b47d29a6e0b1f2c3d4e5f",
-    "fern": "a9c4e2b17d3f48069be5d1c0f2a37b64",
-    "flint": "c0ffee5ad1024b8e9f7a6b5c4d3e2f10",
-}
-_TIMELINE = "de200bd42b49cc1814412c7e592dd6e9"
-
-
-class Narrator(Protocol):
-    """Who tells the story."""
-
-    def chapter(self, title: str) -> None:
-        """Start a chapter."""
-
-    def say(self, text: str) -> None:
-        """Say what happens, in the order in which it happens."""
+__all__ = ["Story"]
 
 
 @dataclass
 class Story:
-    """Plays the story on an installation; `reap` runs the reaper until everything there is processed."""
+    """Plays a story on an installation; `reap` runs the reaper until everything there is processed.
+
+    `asked` are the ids of the intents of each chapter, `index_keys` the newest index of each tenant.
+    """
 
     settings: Settings
     bucket: str
     reap: Callable[[], None]
     narrator: Narrator
     written: set[str] = field(default_factory=set)
-    layers: dict[str, list[str]] = field(default_factory=dict)
-    index_keys: dict[str, str] = field(default_factory=dict)
     granted: list[tuple[str, int]] = field(default_factory=list)
-    _asked: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    index_keys: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._store = ObjectStore(StoreSettings.of(self.settings))
 
-    def play(self) -> None:
-        """Tell the whole story; `evidence` and `expected` are for afterwards."""
-        with (
-            Sexton.connect(node="node-A", settings=self.settings) as a,
-            Sexton.connect(node="node-B", settings=self.settings) as b,
-        ):
-            owned = self._attach(a)
-            self._compaction(owned["ember"])
-            stale = owned["fern"]
-            self._asks_before_the_move(stale)
-            fresh = self._move(b)
-            self._reap()
-            self._stale_owner(stale, fresh)
-            self._garbage()
-            self._reap()
+    @staticmethod
+    def prepared(settings: Settings) -> Settings:
+        """Return the settings with which the story is played."""
+        return settings
 
-    def expected(self) -> Expected:
-        """Return what the checks hold the system to."""
-        return Expected(self._asked["compaction"], self._asked["before"], self._asked["after"], GARBAGE)
+    def play(self) -> None:
+        """Tell the whole story; `evidence` and `checks` are for afterwards."""
+        raise NotImplementedError
+
+    def checks(self) -> Mapping[str, Check]:
+        """Return every check of the story, by what it promises."""
+        raise NotImplementedError
 
     def evidence(self) -> Evidence:
         """Gather the evidence as it is now."""
@@ -91,103 +57,10 @@ class Story:
             granted=self.granted,
         )
 
-    # --- the chapters ---------------------------------------------------------------------------------------
-
-    def _attach(self, node: Sexton) -> dict[str, Tenant]:
-        self.narrator.chapter("Node A attaches three tenants and writes their first objects")
-        owned = {}
-        for name, tenant_id in TENANTS.items():
-            tenant = owned[name] = self._attached(node, tenant_id)
-            self.layers[tenant_id] = [self._put(tenant, _layer(i, i + 1)) for i in range(_LAYERS)]
-            self._put_index(tenant)
-            index = _short(self.index_keys[tenant_id])
-            self.narrator.say(f"{name}: generation {tenant.generation}, {_LAYERS} layers, {index}")
-        return owned
-
-    def _compaction(self, tenant: Tenant) -> None:
-        self.narrator.chapter("A compaction replaces ember's layers by one")
-        old = self.layers[tenant.name]
-        self.layers[tenant.name] = [self._put(tenant, _layer(0, _LAYERS))]
-        self.narrator.say("put the new layer, then an index that no longer names the old ones ...")
-        self._ask("compaction", tenant, old)
-        self.narrator.say(f"... acknowledged; only now the SDK asks for {len(old)} deletions")
-        self._reap()
-
-    def _asks_before_the_move(self, tenant: Tenant) -> None:
-        self.narrator.chapter("The reaper is down; node A asks for two of fern's layers")
-        unlinked, self.layers[tenant.name] = self.layers[tenant.name][:2], self.layers[tenant.name][2:]
-        self._ask("before", tenant, unlinked)
-        self.narrator.say("the intents wait in Kafka")
-
-    def _move(self, node: Sexton) -> Tenant:
-        self.narrator.chapter("Fern moves to node B; node A does not hear of it")
-        tenant = self._attached(node, TENANTS["fern"])
-        old_index = _short(self.index_keys[tenant.name])
-        self._put_index(tenant)
-        self.narrator.say(
-            f"node B holds generation {tenant.generation}: it has read {old_index} "
-            f"and writes {_short(self.index_keys[tenant.name])}"
-        )
-        self.narrator.say("the reaper comes back: what A asked for before the move is covered by its window")
-        return tenant
-
-    def _stale_owner(self, stale: Tenant, fresh: Tenant) -> None:
-        self.narrator.chapter("Node A, still sure that it owns fern, compacts again")
-        live = self.layers[fresh.name]
-        self.narrator.say(f"it asks for {len(live)} layers that node B's index names")
-        index = stale.key(f"{_folder(stale.name)}/index_part.json")
-        receipt = stale.replace_index(
-            lambda: self._put_object(index, json.dumps({"layers": []})), unlinked=live, bucket=self.bucket
-        )
-        receipt.wait(timeout=_DELIVERY_S)
-        self._asked["after"] = receipt.intent_ids
-
-    def _garbage(self) -> None:
-        self.narrator.chapter("Somebody's tool writes garbage into the intents topic")
-        producer = Producer(self.settings.kafka(acks="all"))
-        producer.produce(self.settings.topic(records.INTENTS), GARBAGE, key=b"tool")
-        producer.flush(_DELIVERY_S)
-        self.narrator.say(f"the bytes {GARBAGE!r}")
-
     def _reap(self) -> None:
         self.narrator.say("the reaper runs: decode, judge, execute, settle")
         self.reap()
 
-    # --- what services do -----------------------------------------------------------------------------------
-
-    def _attached(self, node: Sexton, tenant_id: str) -> Tenant:
-        tenant = node.attach(tenant_id)
-        self.granted.append((tenant_id, tenant.generation))
-        return tenant
-
-    def _ask(self, chapter: str, tenant: Tenant, unlinked: list[str]) -> None:
-        receipt = tenant.replace_index(lambda: self._put_index(tenant), unlinked=unlinked, bucket=self.bucket)
-        receipt.wait(timeout=_DELIVERY_S)
-        self._asked[chapter] = receipt.intent_ids
-
-    def _put(self, tenant: Tenant, name: str) -> str:
-        key = tenant.key(f"{_folder(tenant.name)}/{name}")
-        self._put_object(key, f"data of {key}")
-        return key
-
-    def _put_index(self, tenant: Tenant) -> None:
-        key = tenant.key(f"{_folder(tenant.name)}/index_part.json")
-        self._put_object(key, json.dumps({"layers": self.layers[tenant.name]}))
-        self.index_keys[tenant.name] = key
-
     def _put_object(self, key: str, body: str) -> None:
         self._store.put(self.bucket, key, body.encode())
         self.written.add(key)
-
-
-def _folder(tenant_id: str) -> str:
-    return f"tenants/{tenant_id}/timelines/{_TIMELINE}"
-
-
-def _short(key: str) -> str:
-    return key.rpartition("/")[2]
-
-
-def _layer(start: int, end: int) -> str:
-    first, last = "0" * 36, "F" * 36
-    return f"{first}-{last}__{0x16960E8 + start * 0x1000:016X}-{0x16960E8 + end * 0x1000:016X}"
