@@ -53,8 +53,14 @@ _TAIL = """
 `tenants/`, `"layers"` the whole bucket. Without the last slash, `"layers/tenants"` covers `tenants-old/x`
 too. An intent that names anything else is refused, and no request leaves.
 
-`SEXTON_KAFKA_EXTRA` reaches the Kafka clients in Python as it is. Spark's own Kafka client, a Java one, gets
-what is in it about the brokers and the login, in its own words:
+`SEXTON_KAFKA_EXTRA` reaches the Kafka clients in Python as it is, but for what Sexton decides by itself, as
+its promises rest on it: acknowledgement and idempotence (`acks`, `enable.idempotence`, `partitioner`,
+`transactional.id`, `delivery.report.only.error`), what a reader may skip (`auto.offset.reset`,
+`isolation.level`, `enable.partition.eof`, commits, `allow.auto.create.topics`), and who holds the lock on a
+checkpoint (`group.*`, `session.timeout.ms`, `heartbeat.interval.ms`, `max.poll.interval.ms`,
+`partition.assignment.strategy`). Another value of these than its own is refused by every process (exit code
+2). Spark's own Kafka client, a Java one, gets what is in it about the brokers and the login, in its own
+words:
 
 - brokers: `bootstrap.servers` or `metadata.broker.list` go before the setting; `client.dns.lookup`
 - TLS: `ssl.ca.location` (a PEM file, a hashed folder, or `probe`) and `ssl.ca.pem`, without them the
