@@ -10,17 +10,21 @@ import pytest
 
 from sexton.schemas.actions import ACTIONS
 from sexton.schemas.guards import GUARDS
+from sexton.schemas.vetoes import VETOES
 from sexton.streaming_jobs.reaper.actions.registry import ROOMS as EXECUTING
 from sexton.streaming_jobs.reaper.guards import ROOMS as JUDGING
 
 TREE = Path(__file__).parents[1]
 ROOTS = ("schemas", "storage", "issuer", "producers", "streaming_jobs", "consumers", "deploy")
-KINDS = {kind.__name__ for kind in (*GUARDS, *ACTIONS)}
+KINDS = {kind.__name__ for kind in (*GUARDS, *ACTIONS, *VETOES)}
 ROOMS = (
     "schemas/sexton/schemas/guards/",
     "schemas/sexton/schemas/actions/",
     "streaming_jobs/sexton/streaming_jobs/reaper/guards/",
     "streaming_jobs/sexton/streaming_jobs/reaper/actions/",
+    "streaming_jobs/sexton/streaming_jobs/reaper/vetoes/",
+    "streaming_jobs/sexton/streaming_jobs/collectors/leftovers/",
+    "streaming_jobs/sexton/streaming_jobs/collectors/transactions/",
 )
 
 

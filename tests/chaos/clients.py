@@ -1,4 +1,4 @@
-"""Client threads: they attach, re-attach, judge and raise barriers at any issuer, and repeat themselves."""
+"""Client threads: they attach, re-attach, transact, judge and raise barriers at any issuer, and again."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from confluent_kafka import Producer
 from tests.chaos.journal import Answered, Asked, Barred, Journal, Judged, Offsets
+from tests.chaos.transacting import Roster, Transactor
 
 from sexton.issuer.client import IssuerClient, Subject
 from sexton.issuer.state.request_ids import new_id
@@ -70,6 +71,8 @@ class Client(threading.Thread):
         intents: Intents,
         faults: Counter[str],
         stopping: threading.Event,
+        roster: Roster,
+        transacting: float,
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._random = random.Random(seed)
@@ -78,6 +81,9 @@ class Client(threading.Thread):
         self._intents = intents
         self._faults = faults
         self._stopping = stopping
+        self._roster = roster
+        self._transacting = transacting
+        self._transactor = Transactor(name, self._random, roster, journal, intents.written, intents.sent)
         self._open: list[Asked] = []
         self._past: list[Asked] = []
         self._barrier: Barred | None = None
@@ -104,11 +110,14 @@ class Client(threading.Thread):
     def _call(self, before: int, deadline: float) -> None:
         issuer = self._random.choice(self._issuers)
         kind = self._random.random()
-        if kind < 0.55:
+        if self._random.random() < self._transacting:
+            self._transactor.call(issuer, before, deadline)
+        elif kind < 0.5:
             self._issue(issuer, deadline)
-        elif kind < 0.65:
+        elif kind < 0.6:
             written = self._intents.written()
             answer = issuer.barrier(deadline=deadline)
+            self._roster.topic_id = answer.topic_id
             self._barrier = Barred(answer.log_offset, answer.ends, written, self._intents.sent())
             self._journal.barred.append(self._barrier)
             self._journal.reported(answer.log_offset)
@@ -154,12 +163,17 @@ class Client(threading.Thread):
             )
             for _ in range(20)
         ]
+        questions = self._transactor.questions()
         barrier = self._barrier if self._random.random() < 0.5 else None
         at_least = barrier.log_offset if barrier else None
-        answer = issuer.validate(subjects, at_least, deadline)
+        answer = issuer.validate([*subjects, *questions], at_least, deadline)
+        self._roster.topic_id = answer.topic_id
         seen, ends = (before, ()) if barrier is None else (-1, barrier.ends)
         least = -1 if at_least is None else at_least
-        reported = Judged(answer.log_offset, least, seen, ends, answer.windows, frozenset(subjects))
+        asked, about = frozenset(subjects), frozenset(questions)
+        reported = Judged(
+            answer.log_offset, least, seen, ends, answer.windows, asked, answer.transactions, about
+        )
         self._journal.judged.append(reported)
         self._journal.reported(answer.log_offset)
         time.sleep(0.002)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
-from sexton.issuer.client import Subject
+from sexton.issuer.client import Subject, TransactionFact, TransactionSubject
+from sexton.schemas.events import PartitionOffsets
 from sexton.schemas.windows import Window
 
-__all__ = ["Answered", "Asked", "Barred", "Journal", "Judged"]
+__all__ = ["Answered", "Asked", "Barred", "Call", "Journal", "Judged", "Step", "Stepped"]
 
 Offsets = tuple[int, ...]
 
@@ -57,6 +59,50 @@ class Judged:
     ends: Offsets
     windows: Mapping[Subject, Window | None]
     asked: frozenset[Subject]
+    facts: Mapping[TransactionSubject, TransactionFact]
+    questions: frozenset[TransactionSubject]
+
+
+class Call(Enum):
+    """What is asked for a transaction; its own node's acknowledgement of an open one gives it up."""
+
+    START = auto()
+    COMMIT = auto()
+    ACKNOWLEDGE = auto()
+    COLLECT = auto()
+    DECOMMISSION = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A request about a transaction: `node` is empty where an acknowledgement is forced."""
+
+    request_id: str
+    caller: str
+    call: Call
+    node: str
+    tenant: str
+    transaction: int
+    deadlist: PartitionOffsets | None
+    written: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """Its answer; `seen` is the newest log offset that anybody knew before the call."""
+
+    step: Step
+    number: int
+    base: int | None
+    log_offset: int
+    sent: Offsets
+    seen: int
+    refused: str | None
+
+    @property
+    def was_done(self) -> bool:
+        """Whether it was carried out, and not refused."""
+        return self.refused is None
 
 
 @dataclass
@@ -66,6 +112,7 @@ class Journal:
     answered: list[Answered] = field(default_factory=list)
     barred: list[Barred] = field(default_factory=list)
     judged: list[Judged] = field(default_factory=list)
+    stepped: list[Stepped] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     lost: int = 0
     in_flight: int = 0

@@ -6,6 +6,7 @@ python -m tests.chaos.launcher --plant NAME serve
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +21,7 @@ from sexton.issuer.log.positions import Ends
 from sexton.issuer.operations import attach, issuing, re_attach
 from sexton.issuer.operations.issuing import Granted, Part, issued_event
 from sexton.issuer.state import state
+from sexton.issuer.state import transaction_rules as rules
 from sexton.issuer.state.request_ids import new_id
 from sexton.issuer.subjects import generation
 from sexton.schemas import events
@@ -98,6 +100,42 @@ def windows_end_a_record_early() -> None:
     state.Issue = lambda offset, node, high: issue(offset, node, [max(0, end - 1) for end in high])  # type: ignore[misc,assignment]
 
 
+def _append_late() -> None:
+    """Take a while between decision and event: no bug, but others come in between more often."""
+    append = journal.Journal.append
+
+    def late(self: Any, event: Any, part: int, deadline: Any) -> bool:
+        time.sleep(0.03)
+        return append(self, event, part, deadline)
+
+    journal.Journal.append = late  # type: ignore[method-assign]
+
+
+def last_committed_not_compared() -> None:
+    """A start counts on top of whatever was the last committed one when it was proposed."""
+    _append_late()
+    fault = rules.start_fault
+    rules.start_fault = lambda state, event: (
+        None if (found := fault(state, event)) == "not-last-committed" else found
+    )
+
+
+def not_open_ignored() -> None:
+    """The newest transaction is committed, whatever has become of it."""
+    _append_late()
+    rules._not_open = lambda state, name, transaction: None
+
+
+def start_rejects_nobody() -> None:
+    """Whoever was open before a start stays open."""
+    rules.reject = lambda owner, offset, but: None
+
+
+def deadlist_not_waited_for() -> None:
+    """A commit does not look where its deadlist is."""
+    rules.covers = lambda ends, deadlist: True
+
+
 PLANTS = {
     plant.__name__: plant
     for plant in (
@@ -108,6 +146,10 @@ PLANTS = {
         ends_read_early,
         windows_stay_open,
         windows_end_a_record_early,
+        last_committed_not_compared,
+        not_open_ignored,
+        start_rejects_nobody,
+        deadlist_not_waited_for,
     )
 }
 

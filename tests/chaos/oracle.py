@@ -1,13 +1,16 @@
 """The log's rule once more, small and written apart from the product's fold: what a run is held against.
 
-It knows the events that a run makes (Genesis, Issued, Barrier) and refuses any other. Nothing of the issuer
-is imported here, so that a mistake in the product's rule is not repeated: a test watches that.
+It knows the events that a run makes (Genesis, Issued, Barrier, and by `transaction_oracle` those of
+transactions) and refuses any other. Nothing of the issuer is imported here, so that a mistake in the
+product's rule is not repeated: a test watches that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from tests.chaos.transaction_oracle import Transactions
 
 from sexton.schemas import events
 
@@ -33,6 +36,7 @@ class Oracle:
     tenants: dict[str, _Tenant] = field(default_factory=dict)
     requests: dict[str, tuple[str, dict[str, int]]] = field(default_factory=dict)
     """Request id -> who asked, and what the one valid event of it gave."""
+    transactions: Transactions = field(default_factory=Transactions)
 
     def read(self, offset: int, event: events.GenerationEvent) -> None:
         """Take in the next event of the log."""
@@ -49,6 +53,11 @@ class Oracle:
                 self._see(event.ends)
                 if self._counts(event):
                     self._give(event)
+            case events.TransactionAcknowledged() | events.NodeDecommissioned():
+                self.transactions.read(offset, event, self.largest)
+            case events.TransactionStarted() | events.TransactionCommitted() | events.TransactionCollected():
+                self._see(event.ends)
+                self.transactions.read(offset, event, self.largest)
             case _:
                 raise AssertionError(f"no run makes such an event: {event}")
 

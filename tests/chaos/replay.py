@@ -8,6 +8,7 @@ from typing import cast
 
 from tests.chaos.journal import Answered, Barred, Journal, Judged
 from tests.chaos.oracle import Oracle, Span
+from tests.chaos.transaction_replay import both_ways, facts, open_at_once, steps
 
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.log.ranges import RangeReader
@@ -33,13 +34,15 @@ def violations(settings: Settings, journal: Journal) -> list[str]:
             log.append(event)
             oracle.read(offset, event)
             for reported in judged.pop(offset, ()):
-                found += _verdicts(oracle, reported)
+                found += _verdicts(oracle, reported) + facts(oracle.transactions, reported)
     found += [f"judged as of an offset that the log does not have: {offset}" for offset in judged]
     found += _numbers(oracle, log, journal.answered)
+    found += steps(oracle.transactions, log, journal.stepped)
+    found += both_ways(journal.stepped, journal.judged)
     for barred in journal.barred:
         found += _barrier(log, barred)
     for judgement in journal.judged:
-        found += _stable(oracle, judgement)
+        found += _stable(oracle, judgement) + open_at_once(judgement)
     return found
 
 

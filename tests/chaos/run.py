@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from tests.chaos.clients import PARTITIONS, Client, Intents
 from tests.chaos.faults import KINDS, Faults
-from tests.chaos.journal import Journal
+from tests.chaos.journal import Call, Journal
 from tests.chaos.replay import violations
+from tests.chaos.transacting import Roster
 
 from sexton.deploy import topics
 from sexton.deploy.local import LocalStack, issuer, ports
@@ -37,6 +38,10 @@ class Report:
     faults: Counter[str] = field(default_factory=Counter)
     numbers: int = 0
     requests: int = 0
+    transactions: int = 0
+    committed: int = 0
+    steps: int = 0
+    steps_refused: int = 0
     barriers: int = 0
     verdicts: int = 0
     lost: int = 0
@@ -46,7 +51,9 @@ class Report:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self.faults.items()))
         return (
             f"seed {self.seed}: {self.faults.total()} faults ({kinds}) in {self.seconds:.0f} s; "
-            f"{self.numbers} numbers in {self.requests} answers, {self.barriers} barriers, "
+            f"{self.numbers} numbers in {self.requests} answers, "
+            f"{self.transactions} transactions ({self.committed} committed) in {self.steps} answers "
+            f"({self.steps_refused} refusals), {self.barriers} barriers, "
             f"{self.verdicts} verdicts, {self.lost} calls without an answer; "
             f"{len(self.violations)} violations"
         )
@@ -105,16 +112,30 @@ def run(
     plant: str | None = None,
     most_s: float = 3600.0,
     kinds: Sequence[str] = tuple(KINDS),
+    transacting: float = 0.25,
 ) -> Report:
-    """Inject so many faults, or as many as fit into `most_s` seconds, and return what was found."""
+    """Inject so many faults, or as many as fit into `most_s` seconds, and return what was found.
+
+    `transacting` is the share of the calls that are about transactions.
+    """
     report, journal, stopping = Report(seed), Journal(), threading.Event()
     place = _Place(stack, plant)
     faults = Faults(stack, place.issuers, place.start, seed, _TIMEOUT_S * 1.2)
     try:
         place.wait_ready()
-        intents = Intents(place.settings, stopping)
+        intents, roster = Intents(place.settings, stopping), Roster()
         clients = [
-            Client(f"c{i}", seed * 1000 + i, place.urls, journal, intents, report.faults, stopping)
+            Client(
+                f"c{i}",
+                seed * 1000 + i,
+                place.urls,
+                journal,
+                intents,
+                report.faults,
+                stopping,
+                roster,
+                transacting,
+            )
             for i in range(_CLIENTS)
         ]
         begun = time.monotonic()
@@ -167,6 +188,11 @@ def _break_things(
 def _count(report: Report, journal: Journal) -> None:
     report.numbers = len({number for answer in journal.answered for number in answer.granted.items()})
     report.requests = len(journal.answered)
+    done = [answer for answer in journal.stepped if answer.was_done]
+    started = {(a.step.tenant, a.number) for a in done if a.step.call is Call.START}
+    report.transactions = len(started)
+    report.committed = len({(a.step.tenant, a.number) for a in done if a.step.call is Call.COMMIT})
+    report.steps, report.steps_refused = len(journal.stepped), len(journal.stepped) - len(done)
     report.barriers = len(journal.barred)
-    report.verdicts = sum(len(judged.asked) for judged in journal.judged)
+    report.verdicts = sum(len(judged.asked) + len(judged.questions) for judged in journal.judged)
     report.lost = journal.lost

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import tracemalloc
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
@@ -178,3 +179,22 @@ def test_counters_add_up(asked: list[str], said: list[tuple[str, OutcomeKind]], 
     assert counts.pending == len(set(asked) - {i for i, _ in said})
     assert counts.unmatched == len({i for i, _ in said} - set(asked))
     assert counts.undecodable == garbage
+
+
+def test_counting_keeps_ids_and_no_intents() -> None:
+    """A topic of a month has more keys than a console's memory: each intent is let go once it is counted."""
+    many = [f"key-{n}-{'x' * 90}" for n in range(10_000)]
+
+    def submitted() -> Iterator[events.DeletionIntent]:
+        for number in range(60):
+            keys = [f"{key}{number}" for key in many]
+            yield replace(intent("a"), intent_id=f"i{number}", action=events.DeleteObjects("b", [keys]))
+
+    tracemalloc.start()
+    try:
+        counts = count(submitted(), [])
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (counts.submitted, counts.pending) == (60, 60)
+    assert most < 20_000_000

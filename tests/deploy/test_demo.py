@@ -10,8 +10,10 @@ from tests.conftest import Cli
 from tests.support.chain import Chain
 
 from sexton.deploy.demo import command
-from sexton.deploy.demo.checks import CHECKS, Result, check
-from sexton.deploy.demo.story import GARBAGE, Story
+from sexton.deploy.demo.checks import COMMON, Result, check
+from sexton.deploy.demo.generations_story import GARBAGE, GenerationsStory
+from sexton.deploy.demo.story import Story
+from sexton.deploy.demo.transactions_story import TransactionsStory
 from sexton.schemas import events
 from sexton.schemas.errors import SextonError
 from sexton.storage import ObjectStore, StoreSettings, open_deleter
@@ -31,13 +33,13 @@ class Silent:
 
 def broken(story: Story) -> set[str]:
     """The promises that do not hold as things are now."""
-    results = check(story.evidence(), story.expected())
+    results = check(story.evidence(), story.checks())
     return {result.promise for result in results if not result.held}
 
 
-def promise(start: str) -> str:
+def promise(story: Story, start: str) -> str:
     """The promise that starts like this."""
-    (found,) = [promise for promise in CHECKS if promise.startswith(start)]
+    (found,) = [promise for promise in story.checks() if promise.startswith(start)]
     return found
 
 
@@ -49,7 +51,7 @@ class Planter:
 
     def keys_of(self, chapter: str) -> list[str]:
         """Keys that an intent of a chapter has named."""
-        ids = getattr(self.story.expected(), chapter)
+        ids = self.story.asked[chapter]
         return [
             key
             for intent in self.story.evidence().intents
@@ -84,32 +86,59 @@ def test_demo_story_holds_and_each_check_can_fail(chain: Chain, store: ObjectSto
     def reap() -> None:
         chain.reap()
 
-    story = Story(chain.settings, chain.bucket, reap, Silent())
+    story = GenerationsStory(chain.settings, chain.bucket, reap, Silent())
     story.play()
     assert broken(story) == set()
     planter = Planter(chain, store, story)
 
     with planter.resurrected(planter.keys_of("compaction")[0]):
-        assert promise("what the compaction") in broken(story)
-        assert promise("I7") in broken(story)
-    with planter.resurrected(planter.keys_of("before_move")[0]):
-        assert promise("what node A asked for before") in broken(story)
-    with planter.buried(planter.keys_of("after_move")[0]):
-        assert {promise("what stale node A"), promise("I1"), promise("I7")} <= broken(story)
+        assert promise(story, "what the compaction") in broken(story)
+        assert promise(story, "I7") in broken(story)
+    with planter.resurrected(planter.keys_of("before")[0]):
+        assert promise(story, "what node A asked for before") in broken(story)
+    with planter.buried(planter.keys_of("after")[0]):
+        assert {promise(story, "what stale node A"), promise(story, "I1"), promise(story, "I7")} <= broken(
+            story
+        )
     with planter.buried(story.layers["c0ffee5ad1024b8e9f7a6b5c4d3e2f10"][0]):
-        assert broken(story) == {promise("I1"), promise("I7")}
+        assert broken(story) == {promise(story, "I1"), promise(story, "I7")}
     assert broken(story) == set()
 
     story.granted.append(story.granted[-1])
-    assert broken(story) == {promise("I3")}
+    assert broken(story) == {promise(story, "I3")}
     story.granted.pop()
     chain.emit(chain.intent("t", 1, ["forgotten"]))
-    assert broken(story) == {promise("I2")}
+    assert broken(story) == {promise(story, "I2")}
     chain.reap()
     assert broken(story) == set()
     chain.produce(GARBAGE)
     chain.reap()
-    assert broken(story) == {promise("garbage")}
+    assert broken(story) == {promise(story, "garbage")}
+
+
+def test_m_9_the_story_of_transactions_holds_and_each_check_can_fail(
+    chain: Chain, store: ObjectStore
+) -> None:
+    """M-1, M-9: a relocation and a zombie; a violation planted for each promise makes it fail."""
+    settings = TransactionsStory.prepared(chain.settings)
+
+    def reap() -> None:
+        chain.reap(reaper_tenant_prefix=settings.reaper_tenant_prefix)
+
+    story = TransactionsStory(settings, chain.bucket, reap, Silent())
+    story.play()
+    assert broken(story) == set()
+    planter = Planter(chain, store, story)
+
+    with planter.resurrected(planter.keys_of("relocation")[0]):
+        assert broken(story) == {promise(story, "what the relocation"), promise(story, "I7")}
+    with planter.buried(planter.keys_of("zombie")[0]):
+        stays = promise(story, "what the zombie put")
+        assert broken(story) == {stays, promise(story, "I1"), promise(story, "I7")}
+    with planter.resurrected(story.zombies[0]):
+        assert broken(story) == {promise(story, "after that"), promise(story, "I7")}
+    story.too_early = story.collected
+    assert broken(story) == {promise(story, "nothing of the zombie")}
 
 
 def test_demo_fails_when_a_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,4 +159,4 @@ def test_demo_command_runs_from_nothing(cli: Cli) -> None:
     for step in ("kafka: ready", "redis: ready", "s3: ready", "issuer: ready", "spark: ready"):
         assert step in done.stderr
     assert "Every check held" in done.stdout
-    assert all(promise in done.stdout for promise in CHECKS)
+    assert all(promise in done.stdout for promise in COMMON)

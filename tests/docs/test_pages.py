@@ -22,10 +22,11 @@ from tests.support.pages import PAGES, ROOT
 
 import sexton.producers
 from sexton.consumers.dead_letters_topics import REPLAY
-from sexton.deploy.demo.checks import CHECKS
+from sexton.deploy.demo.generations_checks import Expected, checks
 from sexton.deploy.main import NOUNS, run
 from sexton.issuer.metrics import Metrics
 from sexton.producers import Limits
+from sexton.schemas.codec import SCHEMAS
 from sexton.schemas.events import Action, DeletionIntent, Guard, OutcomeKind
 from sexton.schemas.forms import from_json
 from sexton.schemas.intents import check_intent
@@ -34,6 +35,7 @@ from sexton.streaming_jobs.reaper import progress
 from sexton.streaming_jobs.reaper.counts import Counts
 
 DOCS = ROOT / "docs"
+EXAMPLES = sorted(file for file in (DOCS / "examples").glob("**/*") if file.is_file())
 PARTS = ("schemas", "storage", "issuer", "producers", "streaming_jobs", "consumers", "deploy")
 FILLED = {"intent_id": "given-by-emit", "emitted_at": datetime.now(UTC), "emitter": "given-by-emit"}
 NO_PLACE_HERE = re.compile(
@@ -95,7 +97,7 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(linked), target
 
 
-@pytest.mark.parametrize("file", [*PAGES, *sorted((DOCS / "examples").iterdir())], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [*PAGES, *EXAMPLES], ids=lambda file: file.name)
 def test_nothing_of_one_machine_is_in_it(file: Path) -> None:
     """Neither registry hosts nor paths of the machine it was written on."""
     assert NO_PLACE_HERE.findall(file.read_text(encoding="utf-8")) == []
@@ -283,6 +285,16 @@ def test_the_fakes_of_the_sdk_page_work() -> None:
     exec(compile(example, "sdk.md", "exec"), {})
 
 
+def test_the_page_for_other_languages_names_the_schema_and_what_its_versions_start_with() -> None:
+    """The file is that of the newest version, and the table has the header of each."""
+    page = (DOCS / "wire.md").read_text(encoding="utf-8")
+    ours = [schema for schema in SCHEMAS if schema.name == DeletionIntent.__name__]
+    newest = f"deletion_intent.v{max(schema.version for schema in ours)}.avsc"
+    assert f"The schema is `{newest}`" in page
+    rows = dict(re.findall(r"^\| (\d) \| `(c3 01 [0-9a-f ]+)` \|$", page, re.MULTILINE))
+    assert rows == {str(schema.version): schema.header.hex(" ") for schema in ours}
+
+
 def test_the_changelog_knows_this_version() -> None:
     """The version that is installed has a section."""
     assert f"## [{version('sexton')}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -294,4 +306,4 @@ def test_the_readme_shows_checks_of_the_demo() -> None:
     shown = re.findall(r"^│ (.+?) +│ yes  │$", text, re.MULTILINE)
 
     assert shown
-    assert set(shown) <= set(CHECKS)
+    assert set(shown) <= set(checks(Expected((), (), (), b"")))

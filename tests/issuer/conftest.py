@@ -6,10 +6,12 @@ import itertools
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from tests.support.issuing import Case, Serve, Write, attach
+from tests.support.servers import Server
 from tests.support.snapshots import Place
 from tests.support.stacks import WORKER
 
@@ -71,6 +73,15 @@ def serve() -> Iterator[Serve]:
             return service
 
         yield start
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[Server]:
+    """A Redis of the test's own: what is set, paused or ended on the shared one befalls every test."""
+    made = Server(tmp_path)
+    yield made
+    made.kill()
+    made.client.close()
 
 
 @pytest.fixture

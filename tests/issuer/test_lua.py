@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.support import lua_rules as rules
 from tests.support.issuing import redis_of
 from tests.support.lua_rules import Hashes
+from tests.support.servers import Server
 
 from sexton.deploy.local import Installation
 from sexton.issuer.redis.connection import RedisUnavailable, _script
@@ -159,19 +160,17 @@ def test_i_9_answers_in_order_at_any_size(shared: Installation) -> None:
 
 
 @pytest.mark.real
-def test_i_7_scripts_flushed_between_calls(shared: Installation) -> None:
+def test_i_7_scripts_flushed_between_calls(shared: Installation, own_redis: Server) -> None:
     """I-7: a server that has forgotten its scripts is reported them again, and the call counts once."""
-    client = redis_of(shared.settings)
-    projection = Projection(shared.settings, "i-7")
+    projection = Projection(own_redis.settings(shared), "i-7")
     projection.rebuild({"t": "4@10"})
 
     for proposed in (5, 6, 7):
-        client.script_flush()
+        own_redis.client.script_flush()
         (grant,) = projection.propose({"t": "4@10"})
         assert (grant.supersedes, grant.generation) == (proposed - 1, proposed)
 
     projection.close()
-    client.close()
 
 
 @pytest.mark.real

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -17,15 +16,6 @@ from sexton.deploy.local import Installation
 from sexton.schemas import records
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """A Redis of the test's own."""
-    made = Server(tmp_path)
-    yield made
-    made.kill()
-    made.client.close()
 
 
 def killed(server: Server) -> Callable[[], object]:
@@ -66,12 +56,12 @@ def attach(url: str) -> httpx.Response:
 
 @pytest.mark.parametrize("fault", [killed, hung, read_only])
 def test_while_redis_is_away(
-    fresh: Installation, server: Server, fault: Callable[[Server], Callable[[], object]]
+    fresh: Installation, own_redis: Server, fault: Callable[[Server], Callable[[], object]]
 ) -> None:
     """Without a Redis that takes writes no number is given out, and nobody is reported that it would be."""
-    with serving(fresh, SEXTON_REDIS_URL=f"redis://127.0.0.1:{server.port}/0") as issuer:
+    with serving(fresh, SEXTON_REDIS_URL=f"redis://127.0.0.1:{own_redis.port}/0") as issuer:
         assert await_ready(issuer.url, 200)
-        mend = fault(server)
+        mend = fault(own_redis)
         refused = await_ready(issuer.url, 503)
         gauges = httpx.get(f"{issuer.url}/metrics", trust_env=False).text
         call = attach(issuer.url)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.issuing import Serve, attach, counter, keys, log_id, newest, re_attach, redis_of
+from tests.support.servers import Server
 
 from sexton.deploy.local import Installation
 from sexton.issuer.cli.maintenance import verify_projection
@@ -195,15 +196,11 @@ def test_a_lagging_issuer_sets_nothing_back(fresh: Installation, serve: Serve) -
     client.close()
 
 
-def test_i_10_an_evicting_redis_is_refused(fresh: Installation) -> None:
+def test_i_10_an_evicting_redis_is_refused(fresh: Installation, own_redis: Server) -> None:
     """I-10: the issuer does not start on a Redis that may evict keys, and says what to set."""
-    client = redis_of(fresh.settings)
-    client.config_set("maxmemory-policy", "allkeys-lru")
-    try:
-        with pytest.raises(EnvironmentFault, match="allkeys-lru") as refused:
-            Service(fresh.settings)
-    finally:
-        client.config_set("maxmemory-policy", "noeviction")
-        client.close()
+    own_redis.client.config_set("maxmemory-policy", "allkeys-lru")
+
+    with pytest.raises(EnvironmentFault, match="allkeys-lru") as refused:
+        Service(own_redis.settings(fresh))
 
     assert refused.value.hint == "set `maxmemory-policy noeviction`"

@@ -15,7 +15,8 @@ from typing import Any, cast
 
 import httpx
 import pytest
-from tests.support.issuing import Serve, attach, redis_of, refused, start
+from tests.support.issuing import Serve, attach, refused, start
+from tests.support.servers import Server
 
 from sexton.deploy.local import Installation
 from sexton.issuer import service as service_module
@@ -36,27 +37,23 @@ pytestmark = pytest.mark.real
 
 
 def test_i_10_a_policy_that_evicts_at_run_time(
-    fresh: Installation, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    fresh: Installation, own_redis: Server, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I-10: while Redis may evict keys nothing is answered, and it continues when the policy is right
     again.
     """
     monkeypatch.setattr(service_module, "_CHECK_S", 0.05)
-    service = serve(fresh.settings)
-    client = redis_of(fresh.settings)
+    service = serve(own_redis.settings(fresh))
 
     def attach_until(deadline: float) -> None:
         while time.monotonic() < deadline:
             attach(service, "n", "t")
 
-    client.config_set("maxmemory-policy", "allkeys-lru")
-    try:
-        deadline = time.monotonic() + 5
-        with pytest.raises(RedisUnavailable, match="allkeys-lru"):
-            attach_until(deadline)
-    finally:
-        client.config_set("maxmemory-policy", "noeviction")
-        client.close()
+    own_redis.client.config_set("maxmemory-policy", "allkeys-lru")
+    with pytest.raises(RedisUnavailable, match="allkeys-lru"):
+        attach_until(time.monotonic() + 5)
+
+    own_redis.client.config_set("maxmemory-policy", "noeviction")
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         try:
@@ -246,7 +243,7 @@ def test_a_client_takes_a_new_id_for_one_that_came_too_late(fresh: Installation,
 
     service = serve(fresh.settings)
     with TestClient(create_app(service)) as http, IssuerClient("http://testserver") as issuer:
-        issuer._client, issuer._pid = cast(Any, http), os.getpid()
+        issuer._clients[os.getpid()] = cast(Any, http)
         request_id = new_id()
         with service.reader.state() as state:
             state.requests.mark = int(time.time() * 1000) + 300  # as if newer calls had filled the memory

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
+from array import array
+from dataclasses import astuple, replace
 from typing import Any, cast
 
 import fastavro
@@ -17,7 +18,7 @@ from sexton.issuer.snapshots import format as snapshot_format
 from sexton.issuer.snapshots.format import BadSnapshot, Restorer, encode
 from sexton.issuer.snapshots.manifest import manifest_of
 from sexton.issuer.state.fold import apply
-from sexton.issuer.state.state import State
+from sexton.issuer.state.state import State, Tenant
 from sexton.schemas import events
 from sexton.schemas.codec import Codec, Schema, schema_of
 from sexton.schemas.forms import to_avro
@@ -49,10 +50,20 @@ def restored(state: State) -> State:
     return restorer.finish(codec.decode(codec.encode(manifest), events.SnapshotManifest))
 
 
+def told(tenant: Tenant) -> Any:
+    """All that is known of a tenant's transactions."""
+    owner = tenant.transactions
+    if owner is None:
+        return None
+    rows = [[list(v) if isinstance(v, array) else v for v in astuple(each)] for each in owner]
+    return (owner.place, owner.newest, owner.committed, owner.imported, owner.changed, rows)
+
+
 def facts(state: State) -> Any:
     """Everything that a state answers from."""
     return (
-        [(t.name, t.first, t.issues, t.holder, t.dropped, t.form, t.imported) for t in state],
+        [(t.name, t.first, t.issues, t.holder, t.dropped, t.form, t.imported, told(t)) for t in state],
+        list(state.decommissioned),
         [(n.name, n.first, n.issues, n.number, state.numbered(n.number)) for n in state.nodes()],
         [(node, state.held_by(node)) for node in ("n1", "n2", "n3")],
         list(state.requests),

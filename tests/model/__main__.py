@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 
+from tests.model import phase_properties, transaction_properties
 from tests.model.explore import explore
+from tests.model.phase_world import Budget as PhaseBudget
+from tests.model.phase_world import PhaseSetup
+from tests.model.search import Found
+from tests.model.transaction_world import Budget as TransactionBudget
+from tests.model.transaction_world import TransactionSetup
 from tests.model.world import Budget, Handle, Record, Setup
 
 B = Handle("b", "attach", "b1", tries=1)
@@ -30,14 +38,40 @@ LARGE = {
         (B, AGAIN), Budget(barriers=1, crashes=1), most_calls=1
     ),
 }
+LARGE_PHASES = {
+    "a pause, two crashes, two replies lost": PhaseSetup(
+        PhaseBudget(4, 4, crashes=2, losses=2, copies=4), paused=True, ahead=1
+    ),
+    "a pause, vetoes of both phases, everything goes wrong": PhaseSetup(
+        PhaseBudget(3, 3, turns=3, unknown=1, losses=1, crashes=1, copies=3), paused=True, veto=(0, 1)
+    ),
+}
+
+LARGE_TRANSACTIONS = {
+    "two nodes, two transactions each, a call lands late": TransactionSetup(
+        "abab", TransactionBudget(losses=1), drops=(True,)
+    ),
+    "three nodes": TransactionSetup("abc", TransactionBudget()),
+    "a twin, a crash, an unknown upload, another node": TransactionSetup(
+        "ab", TransactionBudget(resumes=1, crashes=1, unknown=1)
+    ),
+    "unknown uploads, stray intents, collected": TransactionSetup(
+        "ab", TransactionBudget(unknown=1, strays=1, listings=2), drops=(False,)
+    ),
+}
 
 
 def main() -> int:
     """Search every world and print what was found; return the exit code."""
+    searches: dict[str, Callable[[], Found]] = {name: partial(explore, each) for name, each in LARGE.items()}
+    searches |= {name: partial(phase_properties.explore, each) for name, each in LARGE_PHASES.items()}
+    searches |= {
+        name: partial(transaction_properties.explore, each) for name, each in LARGE_TRANSACTIONS.items()
+    }
     broken, states = 0, 0
-    for name, setup in LARGE.items():
+    for name, searched in searches.items():
         started = time.monotonic()
-        found = explore(setup)
+        found = searched()
         states += found.states
         print(f"{name}: {found} ({time.monotonic() - started:.0f} s)", flush=True)
         broken += found.broken is not None

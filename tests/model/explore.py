@@ -1,11 +1,11 @@
-"""Breadth-first search through every state that a small world can reach, for one that breaks a property."""
+"""What has to hold in every state of the protocol, and the search for one in which it does not."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from functools import partial
 
+from tests.model.search import Found, search
 from tests.model.steps import read_index, steps
 from tests.model.world import TENANT, Rules, Setup, World
 
@@ -17,53 +17,17 @@ STABLE = "a verdict once given stays"
 Property = Callable[[World, Rules], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a search has found: a property that breaks with a shortest trace to it, or nothing."""
-
-    states: int
-    broken: str | None = None
-    trace: tuple[str, ...] = ()
-    taken: Counter[str] = field(default_factory=Counter)
-
-    def __str__(self) -> str:
-        if self.broken is None:
-            return f"{self.states} states, no violation"
-        lines = [f"{number:3} {step}" for number, step in enumerate(self.trace, 1)]
-        return "\n".join([f"{self.broken}, broken after {len(lines)} steps:", *lines])
-
-
 def explore(setup: Setup, off: str | None = None, properties: Mapping[str, Property] | None = None) -> Found:
     """Search all states; `off` switches one safeguard off, or one thing that is trusted."""
     rules = Rules(off)
+    asked = PROPERTIES if properties is None else properties
+    holds = {name: partial(_holds, each, rules) for name, each in asked.items()}
     with rules.in_force():
-        return _search(setup, rules, PROPERTIES if properties is None else properties)
+        return search(setup.start(rules), lambda world: steps(world, setup, rules), holds)
 
 
-def _search(setup: Setup, rules: Rules, properties: Mapping[str, Property]) -> Found:
-    first = setup.start(rules)
-    came: dict[World, tuple[World, str] | None] = {first: None}
-    ahead = deque([first])
-    taken: Counter[str] = Counter()
-    while ahead:
-        world = ahead.popleft()
-        for name, holds in properties.items():
-            if not holds(world, rules):
-                return Found(len(came), name, _trace(came, world), taken)
-        for step, after in steps(world, setup, rules):
-            taken[step.split()[0]] += 1
-            if after not in came:
-                came[after] = (world, step)
-                ahead.append(after)
-    return Found(len(came), taken=taken)
-
-
-def _trace(came: dict[World, tuple[World, str] | None], world: World) -> tuple[str, ...]:
-    trace: list[str] = []
-    while (link := came[world]) is not None:
-        world, step = link
-        trace.append(step)
-    return tuple(reversed(trace))
+def _holds(holds: Property, rules: Rules, world: World) -> bool:
+    return holds(world, rules)
 
 
 def _number_once(world: World, rules: Rules) -> bool:

@@ -7,8 +7,9 @@ between processes but what the world holds; between any two steps everybody else
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any
 
+from tests.model.rules import replaced
 from tests.model.world import TENANT, Call, Event, Presence, Reaper, Record, Redis, Rules, Setup, World
 
 from sexton.issuer.operations import issuing
@@ -16,7 +17,6 @@ from sexton.issuer.redis.projection import MAX_AHEAD
 from sexton.schemas.events import IssueOperation
 
 Steps = Iterator[tuple[str, World]]
-T = TypeVar("T")
 
 
 def steps(world: World, setup: Setup, rules: Rules) -> Steps:
@@ -41,7 +41,7 @@ def read_ends(world: World, call: Call, rules: Rules) -> Steps:
         yield _say(world, call, "read_ends", ends), after
         return
     # Too late: the offsets are filled in when everybody can see the event already.
-    log = _set(world.log, call.offset, world.log[call.offset]._replace(ends=ends))
+    log = replaced(world.log, call.offset, world.log[call.offset]._replace(ends=ends))
     after = _go(world, call, at="read_back", ends=ends)
     yield _say(world, call, "read_ends", ends), after._replace(log=log)
 
@@ -186,7 +186,7 @@ def _delete_x(world: World, number: int, setup: Setup, rules: Rules) -> Steps:
         yield f"emit {name} at {len(world.records)}", after._replace(records=(*world.records, record))
     written = Record(handle.generation, stable=False)
     if own is False and written in world.records:
-        records = _set(world.records, world.records.index(written), written._replace(stable=True))
+        records = replaced(world.records, world.records.index(written), written._replace(stable=True))
         yield f"commit_transaction {name}", world._replace(records=records)
 
 
@@ -205,7 +205,7 @@ def _named(names_x: bool) -> str:
 
 
 def _write_index(world: World, number: int, *, names_x: bool) -> World:
-    indexes = _set(world.indexes, world.handles[number].generation, names_x)
+    indexes = replaced(world.indexes, world.handles[number].generation, names_x)
     return _put(world, number, names_x=names_x)._replace(indexes=indexes)
 
 
@@ -307,7 +307,7 @@ def environment(world: World, rules: Rules) -> Steps:
         generation, names_x = put
         late = list(world.late)
         late.remove(put)
-        indexes = _set(world.indexes, generation, names_x)
+        indexes = replaced(world.indexes, generation, names_x)
         after = world._replace(indexes=indexes, late=tuple(late))
         yield f"late_put {generation} {_named(names_x)}", after
     if budget.lies:
@@ -357,15 +357,11 @@ def _end(world: World, call: Call) -> World:
 
 def _put(world: World, number: int, **changes: Any) -> World:
     handle = world.handles[number]._replace(**changes)
-    return world._replace(handles=_set(world.handles, number, handle))
+    return world._replace(handles=replaced(world.handles, number, handle))
 
 
 def _reap(world: World, **changes: Any) -> World:
     return world._replace(reaper=world.reaper._replace(**changes))
-
-
-def _set(items: tuple[T, ...], index: int, item: T) -> tuple[T, ...]:
-    return (*items[:index], item, *items[index + 1 :])
 
 
 _ISSUE = {step.__name__: step for step in (read_ends, propose, append, read_back, project, withdraw, answer)}

@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.model.explore import I1, I2, I3, ONE_ANSWER, PROPERTIES, STABLE, Found, explore
+from tests.model.explore import I1, I2, I3, ONE_ANSWER, PROPERTIES, STABLE, explore
+from tests.model.search import Found
 from tests.model.world import (
     SAFEGUARDS,
     SWITCHES,
@@ -122,7 +123,9 @@ def test_the_documentation_says_what_is_a_rule_of_the_product_and_what_is_an_ord
     """The table of the protocol's page names the rule that is switched off, for all others an order."""
     page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
     rows = re.findall(r"^\| .* \(`([a-z-]+)`\) \|.* \| ([^|]*) \|$", page, re.MULTILINE)
-    rules = {name: f"the rule `{getattr(place, at).__name__}`" for name, (place, at, _) in SWITCHES.items()}
+    rules = {
+        name: f"the rule `{getattr(place, at).__name__}`" for name, ((place, at, _),) in SWITCHES.items()
+    }
 
     assert dict(rows) == {name: rules.get(name, "an order") for name in SAFEGUARDS}
 

@@ -10,13 +10,13 @@ order of I/O is restated here, and `tests/safeguards/protocol.toml` has the prod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, NamedTuple, cast
-from unittest.mock import patch
+from typing import NamedTuple, cast
+
+from tests.model.rules import Switch, SwitchedRules
 
 from sexton.issuer.client import Subject
 from sexton.issuer.log import positions
@@ -216,23 +216,27 @@ class Setup:
 
 
 _covers = Window.covers
-SWITCHES: Mapping[str, tuple[Any, str, Callable[..., Any]]] = {
-    "compare-and-set": (issuing, "grant_fault", lambda *_: None),
-    "request-id": (base, "request_fault", lambda *_: None),
-    "barrier-ends": (barrier, "apply_barrier", lambda *_: fold.VALID),
-    "below-barrier": (plan, "check_below", lambda *_: None),
-    "window-start": (Window, "covers", lambda window, offset: _covers(Window(0, window.until), offset)),
-    "topic-ids": (positions, "verify", lambda *_: None),
+SWITCHES: Mapping[str, Sequence[Switch]] = {
+    "compare-and-set": [Switch(issuing, "grant_fault", lambda *_: None)],
+    "request-id": [Switch(base, "request_fault", lambda *_: None)],
+    "barrier-ends": [Switch(barrier, "apply_barrier", lambda *_: fold.VALID)],
+    "below-barrier": [Switch(plan, "check_below", lambda *_: None)],
+    "window-start": [
+        Switch(Window, "covers", lambda window, offset: _covers(Window(0, window.until), offset))
+    ],
+    "topic-ids": [Switch(positions, "verify", lambda *_: None)],
 }
 """The safeguards that are pure rules of the product: where each stands, and what is there without it."""
 
 
-class Rules:
+class Rules(SwitchedRules):
     """The real rules over the model's log, with at most one safeguard switched off: remembers results."""
 
+    safeguards = SAFEGUARDS | TRUSTED
+    switches = SWITCHES
+
     def __init__(self, off: str | None = None) -> None:
-        assert off is None or off in SAFEGUARDS or off in TRUSTED
-        self.off = off
+        super().__init__(off)
         self._order = {
             "barrier": ("fix_range", "judge"),
             # Made before the range is fixed: a rule for what no order of steps promises.
@@ -242,11 +246,6 @@ class Rules:
         self._passes: dict[tuple[tuple[Event, ...], int, int], bool] = {}
         self.is_right = cache(_is_right)
         self.lies_below = cache(_lies_below)
-
-    def on(self, safeguard: str) -> bool:
-        """Return whether a safeguard is in force, or what is trusted holds."""
-        assert safeguard in SAFEGUARDS or safeguard in TRUSTED
-        return safeguard != self.off
 
     @property
     def done(self) -> tuple[str, str]:
@@ -283,16 +282,6 @@ class Rules:
         if key not in self._passes:
             self._passes[key] = _judge(self.fold(log), offset, generation)
         return self._passes[key]
-
-    @contextmanager
-    def in_force(self) -> Iterator[None]:
-        """Take the rule that is switched off out of the product, if it is one of its pure rules."""
-        if self.off is None or self.off not in SWITCHES:
-            yield
-            return
-        place, name, instead = SWITCHES[self.off]
-        with patch.object(place, name, instead):
-            yield
 
 
 def _real(event: Event) -> events.GenerationEvent:

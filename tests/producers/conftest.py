@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.mock_kafka import mock_kafka
+from tests.support.producing import Fake, Real
 
 from sexton.consumers.topics import read
 from sexton.producers import Limits, Sexton
@@ -57,3 +58,11 @@ def fake() -> Iterator[FakeSexton]:
     """A connection without servers."""
     with FakeSexton("node-7") as sexton:
         yield sexton
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])
+def world(request: pytest.FixtureRequest) -> Iterator[Fake | Real]:
+    """Both kinds of connection."""
+    made = Fake() if request.param == "fake" else Real(request.getfixturevalue("installation"))
+    yield made
+    made.close()

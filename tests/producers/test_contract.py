@@ -4,60 +4,35 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
 from typing import NoReturn
 
 import pytest
+from tests.support.producing import Fake, Real
 
-from sexton.consumers.topics import read
 from sexton.deploy.local import Installation
-from sexton.producers import IndexFateUnknown, KeyReused, Limits, RequestRefused, Sexton
-from sexton.producers.testing import FakeIssuer, FakeSexton
-from sexton.schemas.codec import Codec
-from sexton.schemas.events import DeleteObjects, DeletionIntent, GenerationGuard
-
-Connect = Callable[..., Sexton]
-Emitted = Callable[[Sexton], list[DeletionIntent]]
-
-
-class Real:
-    """Connections to an installation."""
-
-    def __init__(self, installation: Installation) -> None:
-        self._installation = installation
-
-    def connect(self, node: str, limits: Limits | None = None) -> Sexton:
-        """Connect a node."""
-        return Sexton.connect(node, self._installation.settings, limits=limits)
-
-    def emitted(self, sexton: Sexton) -> list[DeletionIntent]:
-        """Return what stands in the intents topic."""
-        codec = Codec()
-        records = read(self._installation.settings, "intents", timeout=10)
-        return [codec.decode(record.value, DeletionIntent) for record in records]
-
-
-class Fake:
-    """Connections without servers, to one issuer in memory."""
-
-    def __init__(self) -> None:
-        self._issuer = FakeIssuer()
-        self._made: list[FakeSexton] = []
-
-    def connect(self, node: str, limits: Limits | None = None) -> Sexton:
-        """Connect a node."""
-        self._made.append(FakeSexton(node, self._issuer, limits=limits))
-        return self._made[-1]
-
-    def emitted(self, sexton: Sexton) -> list[DeletionIntent]:
-        """Return what all connections have emitted."""
-        return [intent for made in self._made for intent in made.intents]
-
-
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])
-def world(request: pytest.FixtureRequest) -> Fake | Real:
-    """Both kinds of connection."""
-    return Fake() if request.param == "fake" else Real(request.getfixturevalue("installation"))
+from sexton.producers import (
+    ExpiresAt,
+    IndexFateUnknown,
+    InvalidEvent,
+    KeyCondition,
+    KeyReused,
+    Limits,
+    OnlyWhileExists,
+    RequestRefused,
+    Sexton,
+    UnlessWhole,
+)
+from sexton.schemas.events import (
+    DeleteObjects,
+    DeletePrefix,
+    DeletionIntent,
+    GenerationGuard,
+    NotBeforeGuard,
+    PromiseGuard,
+    UnchangedGuard,
+)
 
 
 def _name() -> str:
@@ -125,6 +100,30 @@ def test_intents_arrive_with_the_attachments_guard(world: Fake | Real) -> None:
     assert [_keys(intent) for intent in emitted] == [["a-00000001"], ["b-00000000"]]
 
 
+def test_what_a_call_says_beside_keys_arrives(world: Fake | Real) -> None:
+    """Order, pause, conditions, instants and vetoes; what is refused is nowhere."""
+    x, at = _name(), datetime(2027, 1, 1, tzinfo=UTC)
+    with world.connect("node-7") as seven:
+        tenant = seven.attach(x)
+        with pytest.raises(InvalidEvent, match="not_before needs a time zone"):
+            tenant.delete("bucket", ["a"], not_before=at.replace(tzinfo=None))
+        tenant.delete(
+            "bucket", phases=[["u/meta.json"], ["u/index"]], pause_s=900, unchanged={"u/index": "9b2c"},
+            not_before=at, expires_at=at, vetoes=[OnlyWhileExists("v", [0]), UnlessWhole("u/meta.json", [1])],
+        ).wait(10)  # fmt: skip
+        seven.promise_delete_prefix(
+            "bucket", "p/", operation="op", tenant=x, suffix=".23", written_before=at, expires_at=at
+        ).wait(10)
+        keys, prefix = world.emitted(seven)
+
+    assert keys.action == DeleteObjects("bucket", [["u/meta.json"], ["u/index"]], pause_s=900)
+    unchanged = UnchangedGuard([KeyCondition("u/index", "9b2c")])
+    assert keys.guards == [GenerationGuard(x, 1), NotBeforeGuard(at), unchanged]
+    assert keys.vetoes == [ExpiresAt(at), OnlyWhileExists("v", [0]), UnlessWhole("u/meta.json", [1])]
+    assert prefix.action == DeletePrefix("bucket", "p/", suffix=".23", written_before=at)
+    assert (prefix.guards, prefix.vetoes) == ([PromiseGuard("op")], [ExpiresAt(at)])
+
+
 def test_j_10_after_a_put_of_unknown_fate_only_a_new_attachment_emits(world: Fake | Real) -> None:
     """J-10: nothing stands in the topic until the service has re-attached."""
     x = _name()
@@ -190,7 +189,8 @@ def test_f_7_a_forked_child_has_its_own_connection(installation: Installation) -
         sexton.attach("other").delete("bucket", ["parent"]).wait(10)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert sexton.flush(10) == 0
-    emitted = Real(installation).emitted(sexton)
+    with closing(Real(installation)) as world:
+        emitted = world.emitted(sexton)
 
     assert sorted(key for intent in emitted for key in _keys(intent)) == ["before", "child", "parent"]
 

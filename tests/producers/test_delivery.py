@@ -186,6 +186,10 @@ def test_what_an_error_leaves_undelivered_is_logged(
         {"partitioner": "random"},
         {"transactional.id": "x"},
         {"no.such.property": "1"},
+        {"queue.buffering.max.messages": "many"},
+        {"message.max.bytes": "much"},
+        {"max.in.flight": "10"},
+        {"retries": "0"},
     ],
 )
 def test_settings_that_would_lose_intents_are_refused(extra: dict[str, str]) -> None:

@@ -68,6 +68,24 @@ def test_the_key_is_the_one_that_the_page_shows() -> None:
     assert names["key"] == shown
 
 
+def test_the_terms_of_a_call_are_as_the_page_shows() -> None:
+    """The example's calls emit what their comments and the table say."""
+    with FakeSexton("node-7") as sexton:
+        names = {"sexton": sexton, "tenant": sexton.attach("t"), "put_index": lambda: None}
+        exec(compile(example("UnlessWhole("), str(PAGE), "exec"), {**names, "old_keys": ["a/layer-1"]})
+    later, unchanged, phased = sexton.intents
+
+    kinds = [[type(each).__name__ for each in (*one.guards, *one.vetoes)] for one in sexton.intents]
+    assert kinds == [
+        ["GenerationGuard", "NotBeforeGuard", "ExpiresAt"],
+        ["GenerationGuard", "UnchangedGuard"],
+        ["PromiseGuard", "OnlyWhileExists", "UnlessWhole"],
+    ]
+    assert (list(later.action.keys), list(unchanged.action.keys)) == (["a/layer-1"], ["a/config"])
+    phases = [["01J/meta.json"], ["01J/index", "01J/chunks/000001"]]
+    assert phased.action == events.DeleteObjects("blocks", phases, pause_s=900)
+
+
 def test_p_2_the_asyncio_example_runs(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """P-2: as it stands, with the issuer in memory."""
     monkeypatch.setattr(_client, "open_issuer", lambda _: FakeIssuer())

@@ -86,3 +86,53 @@ def test_p_9_a_bucket_that_is_a_uri_is_told_from_a_bad_name() -> None:
             with pytest.raises(InvalidEvent, match="not a bucket name") as refused:
                 sexton.promise_delete(bucket, ["k"], operation="drop")
             assert "without a scheme" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("bucket", "hint"),
+    [
+        ("s3://logs", "give 'logs'"),
+        ("S3A://logs/a/b", "give 'logs'"),
+        ("gs://logs/", "give 'logs'"),
+        ("https://s3.example/logs", "without a scheme"),
+        ("logs/tenants/", "give 'logs'"),
+        ("/logs", "without a scheme"),
+        ("arn:aws:s3:::logs", "give 'logs'"),
+        ("arn:aws:s3:::logs/a", "give 'logs'"),
+        ("arn:aws:s3:eu-west-1:123456789012:accesspoint/mine", "access point's alias"),
+        ("arn:aws:s3:eu-west-1:123456789012:accesspoint:mine", "access point's alias"),
+        ("arn:aws:s3::123456789012:accesspoint/mfzwi23gnjvgw.mrap", "are not supported"),
+        ("arn:aws:s3-object-lambda:eu-west-1:123456789012:accesspoint/l", "are not supported"),
+        ("arn:aws:s3-outposts:eu-west-1:123456789012:outpost/op-1/accesspoint/a", "are not supported"),
+        ("tenant:logs", "with credentials of that tenant, give 'logs'"),
+        (":logs", "give 'logs'"),
+        ("logs--use1-az4--x-s3", "a general purpose bucket"),
+        ("ap--use1-az4--xa-s3", "a general purpose bucket"),
+        ("b" * 256, "at most 255 characters"),
+    ],
+)
+def test_p_10_what_can_never_be_a_bucket_is_refused_with_what_was_meant(bucket: str, hint: str) -> None:
+    """P-10: at emit, before anything is written; nothing is left to a dead letter weeks later."""
+    with FakeSexton("node") as sexton:
+        with pytest.raises(InvalidEvent) as refused:
+            sexton.promise_delete(bucket, ["k"], operation="drop")
+        assert hint in str(refused.value.hint)
+        assert sexton.intents == []
+
+
+@pytest.mark.parametrize(
+    "bucket", ["logs", "Upper_Case", "dotted.name", "10.0.0.1", "b" * 255, "mine-abcdefg-s3alias", "a--x"]
+)
+def test_p_10_whatever_some_store_may_have_is_a_bucket(bucket: str) -> None:
+    """P-10: names that S3 had once, that other stores have, and aliases of access points."""
+    with FakeSexton("node") as sexton:
+        sexton.promise_delete(bucket, ["k"], operation="drop")
+        assert len(sexton.intents) == 1
+
+
+@pytest.mark.parametrize("bucket", ["", "..", "-a", "a b", "a\n", "é"])
+def test_p_10_what_is_no_name_at_all_is_refused(bucket: str) -> None:
+    """P-10: without a guess at what was meant."""
+    with FakeSexton("node") as sexton, pytest.raises(InvalidEvent, match="not a bucket name") as refused:
+        sexton.promise_delete(bucket, ["k"], operation="drop")
+    assert refused.value.hint is None

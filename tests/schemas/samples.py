@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 from sexton.schemas import events
 from sexton.schemas.codec import schema_of
@@ -16,7 +17,11 @@ _NOW = datetime(2026, 3, 1, 12, 30, 15, 250_001, UTC)
 _POSITION = events.Position("Kx3t0n2QTmSg1vJm0aYl1w", 5, 1_234_567_890_123)
 _ENDS = events.PartitionOffsets("Kx3t0n2QTmSg1vJm0aYl1w", [0, 17, 2**40])
 
-INTENT = events.DeletionIntent(
+_OBJECTS = events.DeleteObjects(
+    "bucket", [["meta.json"], ["a-00000008", "é-ffffffff"]], events.DeleteMode.ERASE_ALL_VERSIONS, True
+)
+_UNDER = events.DeletePrefix("bucket", "tenants/42/", events.DeleteMode.HIDE, False, "tenants/42/tombstone")
+V2_INTENT = events.DeletionIntent(
     intent_id="6f1c9a52-7f0e-4c39-9d0b-0f4a1be3a1aa",
     tenant="tenant-42 ☃",
     emitted_at=_NOW,
@@ -30,10 +35,33 @@ INTENT = events.DeletionIntent(
         events.UnchangedGuard([events.KeyCondition("a", "etag", None), events.KeyCondition("é", None, "v1")]),
         events.PromiseGuard("drop-tenant-42"),
     ],
-    action=events.DeleteObjects(
-        "bucket", [["meta.json"], ["a-00000008", "é-ffffffff"]], events.DeleteMode.ERASE_ALL_VERSIONS, True
-    ),
+    action=_OBJECTS,
 )
+
+INTENT = replace(
+    V2_INTENT,
+    guards=[
+        events.BoundaryGuard("wal", 2**63 - 1, 2**40) if isinstance(guard, events.BoundaryGuard) else guard
+        for guard in V2_INTENT.guards
+    ],
+    action=replace(_OBJECTS, pause_s=900),
+    vetoes=[
+        events.ExpiresAt(_NOW),
+        events.OnlyWhileExists("replacement/é", [0]),
+        events.UnlessWhole("meta.json", [0, 1]),
+    ],
+)
+
+_V2_PREFIX = events.DeletionIntent(
+    "id-2",
+    "t",
+    _NOW,
+    "n",
+    [events.PromiseGuard("op")],
+    _UNDER,
+)
+_PREFIX = replace(_V2_PREFIX, action=replace(_UNDER, suffix=".23", written_before=_NOW))
+_REPLAY_OF = events.ReplayOf("sexton.intents", _POSITION.topic_id, 5, 2**40, "id-0 ☃")
 
 OUTCOME = events.Outcome(
     intent_id="6f1c9a52-7f0e-4c39-9d0b-0f4a1be3a1aa",
@@ -68,7 +96,7 @@ MANIFEST = events.SnapshotManifest(
     digest="01" * 32,
 )
 
-DEFERRED = events.DeferredIntent(
+_V3_DEFERRED = events.DeferredIntent(
     _POSITION,
     _NOW,
     "not-yet",
@@ -91,23 +119,15 @@ DEFERRED = events.DeferredIntent(
         ["4442587FB7D0A2F9"],
     ),
 )
+DEFERRED = replace(_V3_DEFERRED, resumes_at=_NOW, written_before=_NOW)
 
 SAMPLES: dict[str, events.Event] = {
     "deletion_intent": INTENT,
-    "deletion_intent_prefix": events.DeletionIntent(
-        "id-2",
-        "t",
-        _NOW,
-        "n",
-        [events.PromiseGuard("op")],
-        events.DeletePrefix("bucket", "tenants/42/", events.DeleteMode.HIDE, False, "tenants/42/tombstone"),
-    ),
+    "deletion_intent_prefix": _PREFIX,
     "deletion_intent_horizon": events.DeletionIntent(
         "id-3", "t", _NOW, "n", [events.GenerationGuard("t", 1)], events.AdvanceHorizon("timeline", 2**62)
     ),
-    "deletion_intent_replay": replace(
-        INTENT, replay_of=events.ReplayOf("sexton.intents", _POSITION.topic_id, 5, 2**40, "id-0 ☃")
-    ),
+    "deletion_intent_replay": replace(INTENT, replay_of=_REPLAY_OF),
     "deferred_intent": DEFERRED,
     "outcome": OUTCOME,
     "dead_letter": events.DeadLetter(
@@ -205,21 +225,74 @@ SAMPLES: dict[str, events.Event] = {
         request_grant_counts=[2],
         request_grant_owners=[0, -1],
         request_grant_numbers=[0xFF_FFFF, 12],
+        transactional_tenants=[1],
+        transactional_newest=[24],
+        transactional_committed=[-1],
+        transactional_imported=[7],
+        transactional_places=[1],
+        transactional_changed=[2**40],
+        transactional_counts=[2],
+        transaction_numbers=[23, 24],
+        transaction_statuses=[4, 1],
+        transaction_bases=[-1, 22],
+        transaction_starts=[0, 0],
+        transaction_changed=[7, 2**40],
+        transaction_untils=[-1, 1],
+        transaction_closed=[1, -1],
+        decommissioned=["node-9"],
+    ),
+    "transaction_started": events.TransactionStarted(
+        "r-9", "host/1/abc", "node-7", "x ☃", 24, 23, 22, events.NumberPlace.LAST, _ENDS, _NOW
+    ),
+    "transaction_committed": events.TransactionCommitted(
+        "r-10",
+        "host/1/abc",
+        "node-7",
+        "x ☃",
+        24,
+        events.PartitionOffsets(_ENDS.topic_id, [0, 4]),
+        _ENDS,
+        _NOW,
+    ),
+    "transaction_acknowledged": events.TransactionAcknowledged(
+        "r-11", "host/1/abc", None, "x ☃", 23, "host/1/abc", "the node burnt down", _NOW
+    ),
+    "node_decommissioned": events.NodeDecommissioned("r-12", "host/1/abc", "node-7", _NOW, _NOW),
+    "transaction_collected": events.TransactionCollected("r-13", "host/1/abc", "x ☃", 23, _ENDS, _NOW),
+    "transactions_imported": events.TransactionsImported(
+        request_id="r-14",
+        caller="host/1/abc",
+        tenants=[
+            events.ImportedTransactions("x", 24, 22, events.NumberPlace.FIRST),
+            events.ImportedTransactions("y ☃", 0, None, events.NumberPlace.LAST),
+        ],
+        ends=_ENDS,
+        imported_at=_NOW,
     ),
     "snapshot_manifest": MANIFEST,
 }
 
 
+_ADDED = [name for name in events.SnapshotChunk.__dataclass_fields__ if name.startswith("transaction")]
+_EMPTY: dict[str, Any] = {name: [] for name in (*_ADDED, "decommissioned")}
+_V1_CHUNK = replace(cast(events.SnapshotChunk, SAMPLES["snapshot_chunk"]), **_EMPTY)
+
 # What the bytes of older versions say: the fields that later ones have added have their defaults.
 OLDER: dict[tuple[str, int], events.Event] = {
-    ("deletion_intent", 1): INTENT,
-    ("deletion_intent_prefix", 1): SAMPLES["deletion_intent_prefix"],
+    ("deletion_intent", 1): V2_INTENT,
+    ("deletion_intent", 2): V2_INTENT,
+    ("deletion_intent_prefix", 1): _V2_PREFIX,
+    ("deletion_intent_prefix", 2): _V2_PREFIX,
     ("deletion_intent_horizon", 1): SAMPLES["deletion_intent_horizon"],
+    ("deletion_intent_horizon", 2): SAMPLES["deletion_intent_horizon"],
+    ("deletion_intent_replay", 2): replace(V2_INTENT, replay_of=_REPLAY_OF),
     ("deferred_intent", 1): events.DeferredIntent(
         _POSITION, _NOW, "not-yet", "not_before", 3, _NOW, b"tenant", b"\xc3\x01raw"
     ),
-    ("deferred_intent", 2): replace(DEFERRED, keys=None),
+    ("deferred_intent", 2): replace(_V3_DEFERRED, keys=None),
+    ("deferred_intent", 3): _V3_DEFERRED,
     ("outcome", 1): replace(OUTCOME, effects={}),
+    ("snapshot_chunk", 1): _V1_CHUNK,
     ("snapshot_manifest", 1): replace(MANIFEST, digest=""),
 }
 

@@ -22,7 +22,9 @@ def test_sizes_where_a_number_takes_another_byte(size: int) -> None:
     """Keys of so many bytes, so many keys, and a receipt at such an offset are written as Avro does."""
     schema = schema_of(events.DeletionIntent)
     for phase in (["k" * size, "x"], ["k" * size] * 2, [f"{i}" for i in range(size)]):
-        intent = replace(INTENT, action=events.DeleteObjects("bucket", [phase]))
+        # With a veto the library would write it, and there would be nothing to compare.
+        intent = replace(INTENT, action=events.DeleteObjects("bucket", [phase]), vetoes=[])
+        assert packing.take_keys(to_avro(intent)) is not None
         assert Codec().encode(intent) == schema.header + body(schema.text, intent)
     for number in (size, 8191, 8192, 8255):
         outcome = replace(OUTCOME, position=replace(OUTCOME.position, offset=number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import traceback
 from pathlib import Path
@@ -112,6 +113,44 @@ def test_a_bad_value_is_told_in_plain_words(variable: str, value: str, reported:
         load({f"SEXTON_{variable}": value})
 
     assert str(refused.value) == f"SEXTON_{variable} (environment): {reported}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reported"),
+    [
+        ("acks", "1", "must be all, or left out"),
+        ("request.required.acks", "0", "must be all, or left out"),
+        ("enable.idempotence", "F", "must be true, or left out"),
+        ("partitioner", "random", "must be murmur2, or left out"),
+        ("delivery.report.only.error", "true", "must be false, or left out"),
+        ("isolation.level", "read_uncommitted", "must be read_committed, or left out"),
+        ("enable.auto.commit", "true", "must be false, or left out"),
+        ("auto.commit.enable", "1", "must be false, or left out"),
+        ("allow.auto.create.topics", "true", "must be false, or left out"),
+        ("group.protocol", "consumer", "must be classic, or left out"),
+        *(
+            (name, "x", "Sexton itself decides, leave it out")
+            for name in (
+                *("transactional.id", "auto.offset.reset", "enable.partition.eof", "group.id"),
+                *("group.instance.id", "session.timeout.ms", "heartbeat.interval.ms"),
+                *("max.poll.interval.ms", "partition.assignment.strategy"),
+            )
+        ),
+    ],
+)
+def test_p_6_what_sexton_rests_on_is_not_set_by_others(name: str, value: str, reported: str) -> None:
+    """P-6: under every alias: an unread event, a lost number or a second holder could delete what lives."""
+    with pytest.raises(InvalidSettings) as refused:
+        load({"SEXTON_KAFKA_EXTRA": json.dumps({"client.id": "me", name: value})})
+
+    assert str(refused.value) == f"SEXTON_KAFKA_EXTRA (environment): {reported}: {name}"
+
+
+def test_p_6_what_sexton_sets_itself_may_be_said() -> None:
+    """P-6: in the forms that librdkafka takes: a list of properties may be made for all programs."""
+    given = {"acks": "-1", "enable.idempotence": "True", "isolation.level": "read_committed"}
+    given |= {"enable.auto.commit": "FALSE", "partitioner": "murmur2_random", "group.protocol": "classic"}
+    assert load({"SEXTON_KAFKA_EXTRA": json.dumps(given)}).kafka_extra == given
 
 
 def test_a_file_and_a_flag_are_named_as_sources(tmp_path: Path) -> None:

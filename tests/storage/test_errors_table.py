@@ -90,6 +90,15 @@ def test_unknown_codes_of_a_request(code: str, status: int, kind: Kind) -> None:
     assert classify(Scope.REQUEST, code, status).kind is kind
 
 
+@pytest.mark.parametrize("status", [400, 403])
+@pytest.mark.parametrize(
+    "code", ["SignatureDoesNotMatch", "InvalidAccessKeyId", "ExpiredToken", "InvalidToken"]
+)
+def test_x_7_credentials_that_are_not_known_are_everybodys_fault(code: str, status: int) -> None:
+    """X-7: told by the code, whatever the status: by that alone it would be one bucket's, or one key's."""
+    assert classify(Scope.REQUEST, code, status).kind is Kind.ENVIRONMENT
+
+
 def test_an_unknown_code_of_a_key_is_tried_again() -> None:
     """A key with a code that nobody knows is neither gone nor given up."""
     assert classify(Scope.KEY, "NewKindOfTrouble", 200).kind is Kind.TRANSIENT

@@ -6,7 +6,7 @@ import pytest
 from tests.storage.conftest import BUCKET
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 
-from sexton.storage import BatchDeleter, BatchResult, Effect, Kind, batches
+from sexton.storage import BatchDeleter, BatchResult, Effect, Kind, narrowing
 
 MALFORMED = Reply(400, b"<Error><Code>MalformedXML</Code></Error>")
 
@@ -29,7 +29,7 @@ def test_what_is_left_when_the_search_ends_waits(
     s3: S3Recorder, deleter: BatchDeleter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key that was not sent any more is not gone: it waits with its bucket, and its object is there."""
-    monkeypatch.setattr(batches, "_MOST_HALVINGS", 3)
+    monkeypatch.setattr(narrowing, "_MOST_HALVINGS", 3)
     keys = [f"k{i}" for i in range(16)]
     s3.create_bucket(BUCKET, dict.fromkeys(keys, b""))
     s3.script(lambda request: MALFORMED if "k0" in request.keys else None)

@@ -11,8 +11,7 @@ from tests.support.certificates import server_context
 from tests.support.raw_server import Speak, raw_server
 from tests.support.s3_recorder import Reply, S3Recorder
 
-from sexton.storage import BatchDeleter, Effect, Kind, NoReply, StoreSettings
-from sexton.storage.batches import Batches
+from sexton.storage import BatchDeleter, Effect, Kind, NoReply, StoreSettings, batches
 
 MakeDeleter = Callable[[StoreSettings], BatchDeleter]
 SLOW = b"<Error><Code>SlowDown</Code></Error>"
@@ -107,7 +106,7 @@ def test_what_trips_our_own_reading_is_of_unknown_effect(
     def fails(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(Batches, "_read", fails)
+    monkeypatch.setattr(batches, "_read", fails)
     s3.script(lambda _: Reply(200))
     state = deleter.delete_all("bucket", ["a"]).result(10).state(0)
 

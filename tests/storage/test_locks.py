@@ -8,6 +8,7 @@ import pytest
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
 
 from sexton.storage import StoreSettings
+from sexton.storage.exchange import Exchange
 from sexton.storage.locks import Lock, lock_of
 from sexton.storage.signing import RequestSigner
 from sexton.storage.wire import Wire
@@ -37,7 +38,7 @@ def lock(
 
     s3.script(answer)
     signer = RequestSigner(settings)
-    return lock_of(signer, Wire(settings, signer.ca_bundle), "bucket", "k", version)
+    return lock_of(Exchange(signer, Wire(settings, signer.ca_bundle)), "bucket", "k", version)
 
 
 @pytest.mark.parametrize("zone", ["Z", "+00:00", ""])
@@ -97,4 +98,4 @@ def test_a_lock_that_nobody_tells_is_none(s3: S3Recorder, settings: StoreSetting
     signer = RequestSigner(settings)
     s3.script(lambda _: Reply(drop=True))
 
-    assert lock_of(signer, Wire(settings, signer.ca_bundle), "bucket", "k", "v") is None
+    assert lock_of(Exchange(signer, Wire(settings, signer.ca_bundle)), "bucket", "k", "v") is None

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.support.s3_recorder import Reply, S3Recorder
 
-from sexton.schemas.errors import UsageError
-from sexton.storage import NoReply, ObjectStore, StoreRefused, StoreSettings
+from sexton.storage import BucketUnusable, NoReply, ObjectStore, StoreRefused, StoreSettings
 
 ODD_KEYS = [
     "a/../b",
@@ -127,6 +126,6 @@ class TestErrors:
         assert "SEXTON_S3_ENDPOINT_URL" in str(caught.value.hint)
 
     def test_what_is_no_bucket(self, store: ObjectStore) -> None:
-        """A name that no bucket can have is the caller's mistake."""
-        with pytest.raises(UsageError):
+        """A name that no bucket can have is told from a bucket that is not there."""
+        with pytest.raises(BucketUnusable, match="not a bucket name"):
             store.ping("no/bucket")

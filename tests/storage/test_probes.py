@@ -179,6 +179,19 @@ def test_p_3_a_listing_that_is_not_exact_is_found_out_and_nothing_is_left_behind
     assert (found.lists_exactly, found.lists("a/b-c_d.e"), found.lists("a+b")) == (NO, True, False)
 
 
+def test_p_5_what_a_proxy_keeps_from_single_calls_is_removed_by_a_batch(
+    s3: S3Recorder, deleter: BatchDeleter
+) -> None:
+    """P-5: a path that is spoilt on its way leaves behind only what XML cannot carry, and that is told."""
+    spoilt = Reply(403, b"<Error><Code>SignatureDoesNotMatch</Code></Error>")
+    s3.script(lambda request: spoilt if request.method == "DELETE" and "%" in request.path else None)
+
+    found = deleter.probe("bucket")
+
+    assert {key.rpartition("/")[2] for key in s3.objects("bucket")} == {"line\nb"}
+    assert any(reason.startswith(f"clean up: left under {PREFIX}") for reason in found.why_unknown)
+
+
 def test_a_store_that_cannot_be_asked_now(s3: S3Recorder, deleter: BatchDeleter) -> None:
     """Throttled or missing: the probe raises, and is made again the next time."""
     s3.script(lambda r: Reply(503, b"<Error><Code>SlowDown</Code></Error>") if r.method == "PUT" else None)

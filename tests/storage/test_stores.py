@@ -1,4 +1,4 @@
-"""One suite for all stores: what each is held to is what it was seen to do truly (docs/stores.md).
+"""One suite for all stores: what each is held to is what it was seen to do truly (docs/tried.md).
 
 The recorder and moto run in this process. SeaweedFS and versitygw are tested where `make test-stores` has
 built them. No store does everything as documented; what one departs in, the probe finds, and nothing is
@@ -8,6 +8,7 @@ harmed.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -27,6 +28,7 @@ from sexton.storage import (
     NoReply,
     StoreRefused,
     Versioning,
+    VersionSlice,
     erase_slice,
 )
 
@@ -330,3 +332,30 @@ def test_slices_of_a_prefix(store: Store) -> None:
         after = page.after
 
     assert found == sorted((f"foo/{name}" for name in names), key=str.encode)
+
+
+@pytest.mark.parametrize("versioned", [False, True], ids=["objects", "versions"])
+def test_g_8_a_listing_tells_when_objects_were_written(store: Store, versioned: bool) -> None:
+    """G-8: by the store's clock, no later than its Date, both to the second: what came after it is told.
+
+    A server may make its Date once a second only, as versitygw does: it is up to that much late. What was
+    written meanwhile counts as written later, and stays.
+    """
+    bucket = store.new_bucket(versioned=versioned)
+    lists = store.deleter.calls.version_slice if versioned else store.deleter.calls.list_slice
+    put(store, bucket, "p/old")
+    first = lists(bucket, "p/")
+    assert first.date is not None
+    time.sleep(1.1)
+    put(store, bucket, "p/new")
+    second = lists(bucket, "p/")
+
+    found = second.versions if isinstance(second, VersionSlice) else second.objects
+    written = {entry.key: entry.written_at for entry in found}
+    assert written["p/old"] is not None
+    assert written["p/new"] is not None
+    late = timedelta(seconds=1)
+    assert written["p/old"].replace(microsecond=0) <= first.date + late
+    assert first.date < written["p/new"]
+    assert second.date is not None
+    assert written["p/new"].replace(microsecond=0) <= second.date + late

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sexton.schemas import events
 from sexton.streaming_jobs.reaper.deferred.delay_levels import level_of, levels
 from sexton.streaming_jobs.reaper.deferred.delay_queue import Place, due_ranges, parse_waiting, waiting_text
-from sexton.streaming_jobs.reaper.deferred.pending import Origin, Pending
+from sexton.streaming_jobs.reaper.deferred.pending import Origin, Pending, origin_of
 from sexton.streaming_jobs.reaper.held import Change, HeldBuckets
 from sexton.streaming_jobs.reaper.recovery.binding import CheckpointRefused
 
@@ -82,6 +83,26 @@ def test_the_oldest_position_is_never_above_a_waiting_one(
     assert all(oldest[place] <= at for place, at in waiting)
     if all(done.get(p, 0) >= offsets[p] for p in range(3)):
         assert oldest == {}
+
+
+def test_the_oldest_intent_that_waits_is_known_by_its_age() -> None:
+    """Its first record counts, not the copy; what is done does not, and unreadable copies have no age."""
+    pending = Pending()
+    for offset, since_s in enumerate([70.0, 90.0, *[100.0] * 300]):
+        pending.note(0, offset, Origin(0, offset, since_s=since_s))
+    pending.note(1, 0, None)
+    assert pending.since_s() == 70.0
+
+    pending.done(0, 256)
+    assert pending.since_s() == 100.0
+    pending.done(0, 302)
+    assert (pending.oldest(), pending.since_s()) == ({}, None)
+
+    copy = events.DeferredIntent(
+        events.Position("t", 0, 5), datetime(1970, 1, 2, tzinfo=UTC), "held", "", 1, None, None, b""
+    )
+    pending.note(2, 0, origin_of(copy))
+    assert pending.since_s() == 86_400.0
 
 
 def test_a_bad_bucket_is_held_longer_each_time_and_freed_by_work() -> None:

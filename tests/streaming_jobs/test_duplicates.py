@@ -10,15 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chain import Chain, forget_last_commit
+from tests.support.crashes import without_a_look_back
 from tests.support.intents import promised
 from tests.support.replies import SLOW_DOWN, on_deletes, partly
 from tests.support.s3_recorder import S3Recorder
 
 from sexton.schemas import events, records
+from sexton.schemas.settings import load
 from sexton.streaming_jobs.reaper.deferred import delay_queue
 from sexton.streaming_jobs.reaper.deferred import pending as pending_module
 from sexton.streaming_jobs.reaper.deferred.consumer import DeferredConsumer
 from sexton.streaming_jobs.reaper.deferred.delay_queue import (
+    DelayQueue,
     Place,
     parse_uncertain,
     parse_waiting,
@@ -47,7 +50,8 @@ def test_of_two_copies_after_a_crash_one_chain_survives(chain: Chain, s3: S3Reco
     chain.emit(twice)
     replayed(chain, s3)
     chain.emit(once)
-    chain.reap(s3_endpoint_url=s3.url, **WAITS)
+    with without_a_look_back():
+        chain.reap(s3_endpoint_url=s3.url, **WAITS)
     assert [d.first.offset for d in chain.deferred()] == [0, 0, 1]
 
     s3.script(None)
@@ -75,7 +79,8 @@ def test_what_a_dropped_copy_knew_makes_no_untrue_word(
     chain.emit(intent)
     replayed(chain, s3)
     s3.script(on_deletes(lambda r: partly(s3, r, {"b": "SlowDown"})))
-    chain.reap(s3_endpoint_url=s3.url, **WAITS)
+    with without_a_look_back():
+        chain.reap(s3_endpoint_url=s3.url, **WAITS)
     nothing, gone = chain.deferred()
     assert nothing.keys is not None
     assert gone.keys is not None
@@ -183,3 +188,12 @@ def test_uncertain_copies_have_a_golden_form_and_the_older_one_is_read() -> None
     assert (parse_waiting(text, place), parse_uncertain(text)) == ({0: 5, 1: 7}, {1: frozenset([8, 9])})
     old = json.dumps({"format": 1, "topic_id": "id", "done": {"0": 5}})
     assert (parse_waiting(old, place), parse_uncertain(old), parse_uncertain(None)) == ({0: 5}, {}, {})
+
+
+def test_what_came_to_be_uncertain_while_a_range_was_processed_stays_so() -> None:
+    """A copy that was doubted since, and lies above the range, is doubted when its own turn comes."""
+    queue = DelayQueue(load({}), Place("deferred", "d", 1), (0.0,), {})
+    before = Duplicates({}, {0: frozenset([1, 7])})
+    queue.doubt({0: frozenset([2, 9])})
+
+    assert queue.still_uncertain(before, {0: 5}) == {0: frozenset([7, 9])}

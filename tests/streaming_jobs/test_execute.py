@@ -25,6 +25,7 @@ from tests.support.execute_stage import (
     sizes,
     words,
 )
+from tests.support.task_work import unread
 
 from sexton.schemas.events import DeletePrefix, KeyCondition, OutcomeKind
 from sexton.storage import MAX_KEYS, Delete, KeyState, Kind, Versioning
@@ -246,7 +247,10 @@ def test_retention_is_bypassed_only_for_who_asks_and_where_the_reaper_may(allowe
 
 def test_x_17_a_dry_run_lists_no_prefix() -> None:
     """X-17: it reaches no store, and reports of a prefix what it would of keys."""
-    executor, given = Executor(DryStore(), NoBudget(), dry=True), PrefixExecution(DeletePrefix("b", "p/"))
+    executor, given = (
+        Executor(DryStore(unread), NoBudget(), dry=True),
+        PrefixExecution(DeletePrefix("b", "p/")),
+    )
     executor.add(given)
     executor.finish()
 

@@ -283,3 +283,12 @@ def test_a_lock_that_is_not_confirmed_is_not_held() -> None:
     paused.paused_s = CONFIRMED_S + 1
     paused.lease.check()
     assert paused.asked == 2
+
+
+def test_a_lost_lock_says_why() -> None:
+    """In the words that are given, or in its own, and always with where to read on."""
+    told, usual = LockLost("the group is gone", hint="look"), LockLost()
+
+    assert (str(told), told.hint) == ("the group is gone", "look")
+    assert str(usual) == "the lock on the checkpoint is lost: another reaper may have taken it over"
+    assert "The lock is lost" in str(usual.hint)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 
+from prometheus_client import REGISTRY
+
 from sexton.schemas.errors import EnvironmentFault, IssuerUnavailable
 from sexton.storage import HINTS
 from sexton.streaming_jobs.reaper.counts import Counts
@@ -71,3 +73,32 @@ def test_a_held_bucket_is_told_with_its_stores_words_since_when_and_what_to_do()
     assert batch["held_for_s"] == {"b": 35.0}
     assert (free["event"], free["bucket"], free["held_s"]) == ("bucket_free", "b", 61.2)
     assert "; held b: NoSuchBucket for 35 s\n" in read.getvalue()
+
+
+def test_the_age_of_what_waits_grows_between_micro_batches() -> None:
+    """A reaper with nothing to read still says how long the oldest intent has been waiting."""
+    now = 100.0
+
+    def age() -> float | None:
+        return REGISTRY.get_sample_value("sexton_deferred_oldest_seconds")
+
+    progress = Progress(io.StringIO(), clock=lambda: now)
+    progress.waiting(40.0)
+    assert age() == 60.0
+    now = 4_000.0
+    assert age() == 3_960.0
+    progress.waiting(None)
+    assert age() == 0.0
+
+
+def test_forgotten_transactions_are_told_with_what_to_do() -> None:
+    """An alarm: one line and a counter, for what no intent without an outcome should come to."""
+    lines = io.StringIO()
+    before = REGISTRY.get_sample_value("sexton_judge_forgotten_total") or 0.0
+
+    Progress(lines).settled(1, "intents", Counts(forgotten=2), [0], 1.0)
+
+    first = json.loads(lines.getvalue().splitlines()[0])
+    assert (first["event"], first["intents"]) == ("forgotten", 2)
+    assert "'A transaction is forgotten'" in first["hint"]
+    assert REGISTRY.get_sample_value("sexton_judge_forgotten_total") == before + 2

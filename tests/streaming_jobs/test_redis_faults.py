@@ -24,7 +24,7 @@ from sexton.deploy.local import Installation, LocalStack
 from sexton.issuer.client import IssuerClient
 from sexton.schemas import events
 
-pytestmark = [pytest.mark.real, pytest.mark.spark]
+pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.faults]
 
 BUSY = "while true do end"
 

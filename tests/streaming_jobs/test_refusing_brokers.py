@@ -17,6 +17,8 @@ from tests.support.topic_settings import configure
 
 from sexton.deploy import topics
 from sexton.deploy.local import LocalStack
+from sexton.producers import DeliveryFailed, Sexton
+from sexton.producers.testing import FakeIssuer
 from sexton.schemas.errors import InvalidSettings, KafkaUnavailable
 from sexton.schemas.kafka import refusals
 from sexton.schemas.kafka.admin import Cluster
@@ -102,6 +104,26 @@ def test_p_12_a_log_with_capped_messages_is_a_warning(
     assert "8388608" in checked.stdout
     with pytest.raises(TopicsUnsafe, match=r"capped\.outcomes: max\.message\.bytes is 1048588"):
         check_topics(settings, Cluster(settings))
+
+
+@real
+def test_p_12_a_topic_that_may_not_be_written_is_told_by_each_receipt(broker: SecuredBroker) -> None:
+    """P-12: at once, with the right that is missing; other topics of the same user are written to."""
+    for prefix in ("unwritten.", "written."):
+        topics.create_topics(settings_of(broker, prefix), partitions=1)
+    broker.deny(ResourceType.TOPIC, "unwritten.", AclOperation.WRITE)
+    broker.deny(ResourceType.TOPIC, "written.", AclOperation.ALTER)
+
+    with Sexton.connect("n", settings_of(broker, "written.", LIMITED), issuer=FakeIssuer()) as allowed:
+        allowed.attach("t").delete("bucket", ["k"]).wait(20)
+    refused = Sexton.connect("n", settings_of(broker, "unwritten.", LIMITED), issuer=FakeIssuer())
+    tenant, begun = refused.attach("t"), time.monotonic()
+    for key in ("a", "b"):
+        with pytest.raises(DeliveryFailed, match="Topic authorization failed") as told:
+            tenant.delete("bucket", [key]).wait(30)
+        assert "WRITE and DESCRIBE" in (told.value.hint or "")
+    assert time.monotonic() - begun < 20
+    assert len(refused.close(3)) == 2
 
 
 @real

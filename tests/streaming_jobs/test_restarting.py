@@ -134,9 +134,7 @@ def test_kill_9_between_sink_and_commit_converges(
     chain.reap(s3_endpoint_url=s3.url)
     assert folded(chain, first, second) == [GONE, GONE]
     reported = [o for o in chain.outcomes() if o.intent_id == first.intent_id]
-    assert [o.verdict.reason for o in reported] == ["pass", "pass"]
-    assert len({o.verdict.log_offset for o in reported}) == 2
-    assert len({o.position for o in reported}) == 1
+    assert [o.verdict.reason for o in reported] == ["pass"]
     assert markers(s3, "bucket", ["owned"]) == {"owned": 1}
     assert markers(s3, "slow", ["a"]) == {"a": 1}
     assert chain.dead_letters() == []
@@ -156,9 +154,14 @@ def test_a_task_that_fails_in_the_middle_is_run_again(
     s3.script(None)
     s3.buckets.fill("flat", {"again": b"second"})
 
-    for pid, line in family(command.process.pid).items():
-        if "pyspark.daemon" in line:
-            os.kill(pid, signal.SIGKILL)
+    workers = [
+        pid
+        for pid, line in family(command.process.pid).items()
+        if "-m sexton.streaming_jobs.worker_daemon" in line
+    ]
+    assert len(workers) > 1  # the daemon, and what it has forked
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
 
     assert command.wait() == 0, command.printed
     assert folded(chain, *intents) == [GONE, GONE]

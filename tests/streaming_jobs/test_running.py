@@ -29,7 +29,7 @@ from sexton.storage import ObjectStore
 from sexton.streaming_jobs.reaper.faults import QueryFailed
 from sexton.streaming_jobs.reaper.preflight import TopicsUnsafe
 
-pytestmark = [pytest.mark.real, pytest.mark.spark]
+pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.faults]
 
 
 @pytest.fixture
@@ -121,7 +121,6 @@ def to_the_group(command: Command, number: signal.Signals) -> None:
     os.killpg(command.process.pid, number)
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize(
     ("send", "number"),
     [(to_the_group, signal.SIGINT), (send_all, signal.SIGTERM)],
@@ -152,7 +151,6 @@ def test_a_stop_that_is_told_to_all_processes_lets_the_micro_batch_settle(
     assert chain.reap(s3_endpoint_url=s3.url).records == 0
 
 
-@pytest.mark.faults
 def test_sigterm_to_the_process_group_while_idle(
     chain: Chain, s3: S3Recorder, start: Callable[..., Command]
 ) -> None:
@@ -170,7 +168,6 @@ def test_sigterm_to_the_process_group_while_idle(
     until(lambda: not [pid for pid in seen if Path(f"/proc/{pid}").exists()], 20)
 
 
-@pytest.mark.faults
 def test_x_14_nothing_is_left_of_a_driver_that_was_killed(
     chain: Chain, s3: S3Recorder, start: Callable[..., Command]
 ) -> None:

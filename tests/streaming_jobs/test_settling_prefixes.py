@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.support.execute_stage import CUT, INVALID, MISSING, Store
+from tests.support.execute_stage import CUT, INVALID, LONG_AGO, MISSING, Store
 from tests.support.task_work import FIRST, NOW, copied, promised, written
 
 from sexton.schemas.errors import EnvironmentFault
@@ -80,7 +80,8 @@ def test_i_7_all_slices_of_a_prefix_have_one_effect(
 
     def versions(bucket: str, prefix: str, *page: object) -> VersionSlice:
         names = store.objects.get(bucket, ())
-        return VersionSlice(tuple(ListedVersion(name, "v", True, False) for name in names), None)
+        found = (ListedVersion(name, "v", True, False, written_at=LONG_AGO) for name in names)
+        return VersionSlice(tuple(found), None, date=NOW)
 
     store.answer = first
     store.version_slice = versions  # type: ignore[attr-defined]

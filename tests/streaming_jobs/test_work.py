@@ -5,18 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.support.task_work import NOW, TOPIC_ID, Issuer, work_of
+from pyspark import TaskContext
+from tests.support.execute_stage import Store
+from tests.support.task_work import FIRST, NOW, TOPIC_ID, Issuer, promised, work_of
 
 from sexton.issuer.client import Subject, Validation
 from sexton.schemas import events
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import EnvironmentFault
+from sexton.schemas.records import OUTCOMES
+from sexton.schemas.settings import load
 from sexton.schemas.windows import Window
+from sexton.storage import Versioning
+from sexton.streaming_jobs.reaper import work as work_module
 from sexton.streaming_jobs.reaper.counts import Counts
 from sexton.streaming_jobs.reaper.decode import Record
 from sexton.streaming_jobs.reaper.guards import asking
 from sexton.streaming_jobs.reaper.guards.asking import Questions
-from sexton.streaming_jobs.reaper.work import Work, pieces, settle, take
+from sexton.streaming_jobs.reaper.plan import TaskPlan
+from sexton.streaming_jobs.reaper.work import Work, open_work, pieces, settle, take
 
 
 def records(count: int, tenants: int, names: int = 1) -> list[Record]:
@@ -188,3 +195,23 @@ def test_what_the_barrier_does_not_cover_is_never_judged(
             EnvironmentFault, match=f"below its barrier: partition={partition} offset={offset}"
         ):
             take(work, [record])
+
+
+@pytest.mark.parametrize("attempt", [0, 1, 2])
+def test_a_task_that_spark_runs_again_looks_before_it_sends(
+    attempt: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's number of the attempt tells that everything may have been sent; no second marker is made."""
+    keys, settings = ("gone", "left"), load({})
+    store = Store({"bucket": {"left"}}, versioning=Versioning.ON)
+    monkeypatch.setattr(work_module, "open_executor", lambda plan: work_of(Issuer(), store).execute.executor)
+    monkeypatch.setattr(TaskContext, "_taskContext", None)  # also put back at the end
+    TaskContext(attemptNumber=attempt)  # type: ignore[arg-type]  # as Spark's worker gives it
+    work = open_work(TaskPlan(settings, TOPIC_ID, 7, (99,)))
+
+    take(work, [Record(0, FIRST.offset, 0, b"tenant", promised(events.DeleteObjects("bucket", (keys,))))])
+    (row,) = settle(work)
+
+    sent = [key for _, items in store.sent for key in items]
+    assert row.topic == settings.topic(OUTCOMES)
+    assert (store.verified, sent) == (([], [*keys]) if attempt == 0 else ([*keys], ["left"]))

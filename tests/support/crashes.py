@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from tests.support.s3_recorder import S3Recorder
 
 from sexton.schemas.errors import SextonError
 from sexton.streaming_jobs.reaper import batch as micro_batch
+from sexton.streaming_jobs.reaper.recovery.offsets import Offsets
+from sexton.streaming_jobs.reaper.recovery.said import Said
 
 
 def end_before_receipts(chain: Chain, **given: Any) -> None:
@@ -21,6 +24,14 @@ def end_before_receipts(chain: Chain, **given: Any) -> None:
         with pytest.raises(SextonError, match="RecordTooLarge"):
             chain.reap(**given)
     assert chain.outcomes() == []
+
+
+@contextmanager
+def without_a_look_back() -> Iterator[None]:
+    """Let reapers do again what was written back already, as a task does that Spark runs once more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Said, "settled", lambda self: (Offsets(), Offsets(), {}))
+        yield
 
 
 def markers(s3: S3Recorder, bucket: str, names: Iterable[str]) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from sexton.schemas.events import DeleteMode, DeleteObjects
@@ -30,6 +31,7 @@ from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.executor import Executor, Limits
 from sexton.streaming_jobs.reaper.execute.result import Result
 
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 Answer = Callable[[int, str, str | Delete], KeyState | None]
 
 BUSY = KeyState(Kind.BUCKET, "SlowDown", "", 503)
@@ -40,7 +42,7 @@ INVALID = KeyState(Kind.FINAL, "InvalidArgument", "no")
 MISSING = KeyState(Kind.BUCKET, "NoSuchBucket", "", 404)
 EXPIRED = KeyState(Kind.ENVIRONMENT, "ExpiredToken", "", 400)
 CHANGED = KeyState(Kind.CHANGED, "PreconditionFailed", "", 412)
-_WHOLE = (Kind.BUCKET, Kind.ENVIRONMENT, Kind.UNKNOWN)
+_WHOLE = (Kind.BUCKET, Kind.UNUSABLE, Kind.ENVIRONMENT, Kind.UNKNOWN)
 LOST = KeyState(Kind.UNACCOUNTED, "MissingFromReply", "", 200, Effect.UNKNOWN)
 
 
@@ -65,10 +67,18 @@ class Store:
     probe_error: Callable[[str], Exception | None] = lambda bucket: None
     look_status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    date: Callable[[], datetime] | None = lambda: datetime.now(UTC)
+    written: dict[str, datetime] = field(default_factory=dict)
+    bodies: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def calls(self) -> Any:
         return self
+
+    def get(self, bucket: str, key: str) -> bytes:
+        if self.look_status is not None:
+            raise StoreRefused("no", code=str(self.look_status), status=self.look_status)
+        return self.bodies[key]
 
     def exchange(self, method: str, bucket: str, key: str, query: object) -> RawReply:
         assert method == "HEAD"
@@ -88,6 +98,9 @@ class Store:
             lists_exactly=self.exact,
         )
 
+    def date_of(self, bucket: str) -> datetime | None:
+        return self.date() if self.date else None
+
     def look_up(self, bucket: str) -> Abilities:
         error = self.probe_error(bucket)
         if error is not None:
@@ -102,7 +115,11 @@ class Store:
         names = sorted(name for name in self.objects.get(bucket, ()) if name.startswith(prefix))
         rest = [name for name in names if after is None or name > after]
         more = rest[limit - 1] if len(rest) > limit else None
-        return Slice(tuple(Listed(name, "", 0) for name in rest[:limit]), more)
+        found = tuple(
+            Listed(name, "", len(self.bodies.get(name, b"")), written_at=self.written.get(name, LONG_AGO))
+            for name in rest[:limit]
+        )
+        return Slice(found, more, date=self.date_of(bucket))
 
     def delete_all(
         self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False

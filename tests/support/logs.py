@@ -10,16 +10,25 @@ from hypothesis import strategies as st
 from sexton.issuer.state import request_ids
 from sexton.issuer.state.fold import apply
 from sexton.issuer.state.state import State
+from sexton.issuer.state.transactions import Transactions
 from sexton.schemas import events
-from sexton.schemas.events import GenerationForm, Grant, IssueOperation, PartitionOffsets
+from sexton.schemas.events import GenerationForm, Grant, IssueOperation, NumberPlace, PartitionOffsets
 
 __all__ = ["GENESIS", "NOW", "mixed_logs", "timed"]
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GENESIS = events.Genesis(1, "cluster", "log", "intents", NOW)
 _TENANTS = ("a", "b", "ü ☃", "d", "e")
+_TRANSACTIONAL = ("d", "e", "tx")
 _NODES = ("n1", "n2", "n3")
-_KINDS = [*("issue",) * 4, *("barrier",) * 2, "first-form", "register", "detach", "drop", "fence", "import"]
+_KINDS = [
+    *("issue",) * 4,
+    *("barrier",) * 2,
+    *("first-form", "register", "detach", "drop", "fence", "import"),
+    *("start",) * 3,
+    *("commit", "acknowledge", "collect"),
+    *("decommission", "import-transactions"),
+]
 
 
 def timed(milliseconds: int, number: int = 0) -> str:
@@ -81,9 +90,47 @@ def _event(draw: st.DrawFn, state: State, written: list[int], offset: int) -> ev
             return events.Dropped(request, "c", name, NOW)
         case "fence":
             return events.Fenced(request, "c", name, after, newest, ends, NOW)
+        case "start" | "commit" | "acknowledge" | "collect" | "decommission" | "import-transactions" as kind:
+            return _transaction(draw, state, kind, (request, "c"), ends)
         case _:
-            form = draw(st.sampled_from(list(GenerationForm)))
+            form = draw(st.sampled_from((GenerationForm.FINAL, GenerationForm.FIRST)))
             found_at = draw(st.sampled_from((None, 0, 7)))
             row = events.ImportedTenant(name, form, found_at, draw(st.sampled_from((None, node))))
             nodes = [events.ImportedNode(node, _NODES.index(node), 5)]
             return events.Imported(request, "c", 0, 1, [row], draw(st.sampled_from((nodes, []))), ends, NOW)
+
+
+def _transaction(
+    draw: st.DrawFn, state: State, kind: str, who: tuple[str, str], ends: PartitionOffsets
+) -> events.GenerationEvent:
+    name, node = draw(st.sampled_from(_TRANSACTIONAL)), draw(st.sampled_from(_NODES))
+    tenant = state.tenant(name)
+    owner = (tenant and tenant.transactions) or Transactions(NumberPlace.FIRST)
+    known = sorted(owner, key=lambda each: each.number)
+    found = draw(st.sampled_from(known)) if known else None
+    number, of = (found.number, found.node) if found else (1, node)
+    match kind:
+        case "start":
+            after = (owner.newest or 0) + 1
+            base = draw(st.sampled_from((owner.committed, owner.committed, number)))
+            return events.TransactionStarted(
+                *who, node, name, after, owner.newest, base, owner.place, ends, NOW
+            )
+        case "commit":
+            newest = known[-1] if known else None
+            number, of = (newest.number, newest.node) if newest else (1, node)
+            behind = [max(0, end - draw(st.integers(-1, 3))) for end in ends.offsets]
+            deadlist = draw(st.sampled_from((None, PartitionOffsets("intents", behind))))
+            return events.TransactionCommitted(*who, of, name, number, deadlist, ends, NOW)
+        case "acknowledge":
+            by, forced_by, why = draw(st.sampled_from(((of, None, None), (None, "c", "why"))))
+            return events.TransactionAcknowledged(*who, by, name, number, forced_by, why, NOW)
+        case "collect":
+            return events.TransactionCollected(*who, name, number, ends, NOW)
+        case "decommission":
+            return events.NodeDecommissioned(*who, node, NOW, NOW)
+        case _:
+            rows = [
+                events.ImportedTransactions(name, 7, draw(st.sampled_from((None, 5, 7))), NumberPlace.LAST)
+            ]
+            return events.TransactionsImported(*who, rows, ends, NOW)

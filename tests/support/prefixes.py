@@ -17,8 +17,9 @@ ERASE = DeleteMode.ERASE_ALL_VERSIONS
 def work(
     deleter: Any, action: DeletePrefix, progress: PrefixProgress | None = None, **changes: Any
 ) -> PrefixStep:
-    """Work one step without waiting anywhere."""
+    """Work one step without waiting anywhere; unless told otherwise no instant binds it."""
     options = {"max_objects": 10_000, "deadline": lambda: False, "sleep": lambda _: None, **changes}
+    options.setdefault("ends_writes", True)
     return work_prefix(deleter, action, progress or PrefixProgress(), **options)
 
 

@@ -38,11 +38,20 @@ class SchemaRegistry:
     0, that every request is answered with; `registering` status and code by which it refuses to register,
     without a code in words of no registry. `login` is the Authorization that each request needs. With a
     `context` it speaks TLS.
+
+    What registries differ in: `path` is where its interface begins, `by_text` whether a schema is found by
+    the very text alone, `first_id` its first id; `worded` makes the body of a refusal, and `instead`, where
+    it returns one, the whole answer to a method and path: status, headers, body.
     """
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.registering: tuple[int, int | None] | None = None
         self.login: str | None = None
+        self.path = ""
+        self.by_text = False
+        self.first_id = 1
+        self.worded: Callable[[int, int | None, str], Any] | None = None
+        self.instead: Callable[[str, str], tuple[int, dict[str, str], bytes] | None] = lambda *_: None
         self._scheme = "http" if context is None else "https"
         self.requests: list[str] = []
         self.away = False
@@ -71,7 +80,7 @@ class SchemaRegistry:
     @property
     def url(self) -> str:
         """Base URL."""
-        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}{self.path}"
 
     def add(self, subject: str, text: str) -> int:
         """Register a schema without HTTP and return its id."""
@@ -83,7 +92,7 @@ class SchemaRegistry:
         if self.refuses:
             raise _Refused(self.refuses, self.refuses, "refused")
         for verb, pattern, handle in self._routes():
-            match = re.fullmatch(pattern, path)
+            match = re.fullmatch(re.escape(self.path) + pattern, path)
             if verb == method and match:
                 with self._lock:
                     return 200, handle(body or {}, query, *map(unquote, match.groups()))
@@ -115,7 +124,7 @@ class SchemaRegistry:
         if canonical not in known:
             self._texts.append(text)
             known.append(canonical)
-        schema_id = known.index(canonical) + 1
+        schema_id = known.index(canonical) + self.first_id
         ids = self._subjects.setdefault(subject, [])
         if schema_id not in ids:
             ids.append(schema_id)
@@ -124,7 +133,8 @@ class SchemaRegistry:
     def _find(self, body: Any, query: Any, subject: str) -> Any:
         canonical = _canonical(body["schema"])
         for version, schema_id in enumerate(self._ids(subject), start=1):
-            if _canonical(self._texts[schema_id - 1]) == canonical:
+            kept = self._texts[schema_id - self.first_id]
+            if kept == body["schema"] or (not self.by_text and _canonical(kept) == canonical):
                 return self._shown(subject, version, schema_id)
         raise _Refused(404, 40403, "Schema not found")
 
@@ -136,9 +146,9 @@ class SchemaRegistry:
         return self._shown(subject, number, ids[number - 1])
 
     def _by_id(self, body: Any, query: Any, schema_id: str) -> Any:
-        if not 1 <= int(schema_id) <= len(self._texts):
+        if not 0 <= int(schema_id) - self.first_id < len(self._texts):
             raise _Refused(404, 40403, f"Schema {schema_id} not found")
-        return {"schema": self._texts[int(schema_id) - 1], "schemaType": "AVRO"}
+        return {"schema": self._texts[int(schema_id) - self.first_id], "schemaType": "AVRO"}
 
     def _compatible(self, body: Any, query: Any, subject: str, version: str) -> Any:
         """Backward only, and only what the tests need: a new field of the top record has a default."""
@@ -168,7 +178,7 @@ class SchemaRegistry:
         return self._subjects[subject]
 
     def _shown(self, subject: str, version: int, schema_id: int) -> Any:
-        text = self._texts[schema_id - 1]
+        text = self._texts[schema_id - self.first_id]
         return {"subject": subject, "version": version, "id": schema_id, "schema": text}
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -201,6 +211,10 @@ class SchemaRegistry:
                     return
                 url = urlsplit(self.path)
                 length = int(self.headers.get("Content-Length", 0))
+                if (odd := registry.instead(self.command, url.path)) is not None:
+                    self.rfile.read(length)
+                    self._send(*odd)
+                    return
                 try:
                     body = json.loads(self.rfile.read(length) or b"null")
                     if registry.login not in (None, self.headers.get("Authorization")):
@@ -208,10 +222,15 @@ class SchemaRegistry:
                     status, answer = registry.answer(self.command, url.path, parse_qs(url.query), body)
                 except _Refused as error:
                     status, answer = error.status, error.body
+                    if registry.worded is not None and isinstance(answer, dict):
+                        answer = registry.worded(status, answer["error_code"], answer["message"])
                 data = (f"<p>{answer}" if isinstance(answer, str) else json.dumps(answer)).encode()
+                self._send(status, {"Content-Type": "application/vnd.schemaregistry.v1+json"}, data)
+
+            def _send(self, status: int, headers: dict[str, str], data: bytes) -> None:
                 self.send_response(status)
-                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-                self.send_header("Content-Length", str(len(data)))
+                for name, value in {**headers, "Content-Length": str(len(data))}.items():
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(data)
 

@@ -123,6 +123,7 @@ def _delete_objects(buckets: Buckets, call: Call, escaped: _Escape) -> Reply:
         except Refused as refused:
             parts.append(_error_entry(entry, refused, escaped))
         else:
+            done = Deleted() if traits.markers_unsaid else done
             parts += [] if quiet else [_deleted_entry(entry, done, escaped)]
     return _xml(f'<DeleteResult xmlns="{_NAMESPACE}">{"".join(parts)}</DeleteResult>')
 
@@ -139,7 +140,8 @@ def _delete_one(bucket: Bucket, entry: _Entry, traits: Traits, way: str, *, bypa
             raise Refused(404, "NoSuchKey", "The specified key does not exist.")
         if entry.etag != "*" and entry.etag.strip('"') != etag_of(found.body).strip('"'):
             raise Refused(412, "PreconditionFailed", "At least one of the preconditions did not hold")
-    return bucket.delete(key, entry.version_id, bypass=bypass)
+    version_id = None if way in traits.versions_ignored else entry.version_id
+    return bucket.delete(key, version_id, bypass=bypass)
 
 
 def _error_entry(entry: _Entry, refused: Refused, escaped: _Escape) -> str:

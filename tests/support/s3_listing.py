@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
@@ -29,7 +30,7 @@ def list_objects(
     more = len(found) > len(page)
     parts = [
         f"<Contents><Key>{shown(key)}</Key><ETag>{escape(etag_of(objects[key]))}</ETag>"
-        f"<Size>{len(objects[key])}</Size></Contents>"
+        f"<Size>{len(objects[key])}</Size>{_written(bucket.versions[key][-1], traits)}</Contents>"
         for key in (reversed(page) if traits.lists_reversed else page)
     ]
     token = f"<NextContinuationToken>{escaped(page[-1])}</NextContinuationToken>" if more and page else ""
@@ -61,7 +62,7 @@ def list_versions(
             f"<NextKeyMarker>{shown(key)}</NextKeyMarker>"
             f"<NextVersionIdMarker>{version.version_id}</NextVersionIdMarker>"
         )
-    parts = "".join(_version(shown(key), version, is_latest) for key, version, is_latest in page)
+    parts = "".join(_version(shown(key), version, is_latest, traits) for key, version, is_latest in page)
     return (
         f"<ListVersionsResult><IsTruncated>{'true' if mark else 'false'}</IsTruncated>"
         f"{_encoding(query, traits)}{mark}{parts}</ListVersionsResult>"
@@ -86,18 +87,26 @@ def _after(
     ]
 
 
-def _version(key: str, version: Version, is_latest: bool) -> str:
+def _written(version: Version, traits: Traits) -> str:
+    """Return when a version was written, in whole seconds as S3 lists it."""
+    at = datetime.fromtimestamp(int(version.written_at + traits.clock_s), UTC)
+    return f"<LastModified>{at:%Y-%m-%dT%H:%M:%S}.000Z</LastModified>"
+
+
+def _version(key: str, version: Version, is_latest: bool, traits: Traits) -> str:
     name = "DeleteMarker" if version.is_marker else "Version"
     body = version.body
     rest = f"<ETag>{escape(etag_of(body))}</ETag><Size>{len(body)}</Size>" if body is not None else ""
     return (
         f"<{name}><Key>{key}</Key><VersionId>{version.version_id}</VersionId>"
-        f"<IsLatest>{str(is_latest).lower()}</IsLatest>{rest}</{name}>"
+        f"<IsLatest>{str(is_latest).lower()}</IsLatest>{_written(version, traits)}{rest}</{name}>"
     )
 
 
 def _shown(query: Mapping[str, str], traits: Traits, escaped: Callable[[str], str]) -> Callable[[str], str]:
     if query.get("encoding-type") != "url":
+        return escaped
+    if traits.listed_as == "raw":
         return escaped
     if traits.listed_as:
         return lambda key: quote(key, safe="/+" if traits.listed_as == "bare" else "/")
@@ -106,7 +115,7 @@ def _shown(query: Mapping[str, str], traits: Traits, escaped: Callable[[str], st
 
 
 def _encoding(query: Mapping[str, str], traits: Traits) -> str:
-    said = query.get("encoding-type") == "url" and traits.listed_as != "encoded"
+    said = query.get("encoding-type") == "url" and traits.listed_as not in ("encoded", "raw")
     return "<EncodingType>url</EncodingType>" if said else ""
 
 

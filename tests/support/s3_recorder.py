@@ -76,7 +76,11 @@ Script = Callable[[Recorded], Reply | None]
 
 @dataclass
 class S3Recorder:
-    """The server; it listens on a free port of 127.0.0.1 between `__enter__` and `__exit__`."""
+    """The server; it listens on a free port of 127.0.0.1 between `__enter__` and `__exit__`.
+
+    `elsewhere` is the answer to what is signed for another region than its own; `voice` says each reply in
+    its own words. A header without a value is left out.
+    """
 
     access_key: str = "test-access-key"
     secret_key: str = "test-secret-key"
@@ -85,6 +89,8 @@ class S3Recorder:
     escape: Callable[[str], str] = escape
     plain: bool = False
     tls: ssl.SSLContext | None = None
+    elsewhere: Reply | None = None
+    voice: Callable[[Reply], Reply] = lambda reply: reply
     requests: list[Recorded] = field(default_factory=list)
     buckets: Buckets = field(default_factory=Buckets)
     _script: Script | None = None
@@ -163,13 +169,15 @@ class S3Recorder:
 
     def handle(self, request: Recorded) -> Reply:
         """Answer one request and record it."""
-        reply = self._answer(request)
+        reply = self.voice(self._answer(request))
         with self._lock:
             self.requests.append(replace(request, status=0 if reply.drop else reply.status))
         return reply
 
     def _answer(self, request: Recorded) -> Reply:
         identity = Identity(self.access_key, self.secret_key, self.session_token, self.region)
+        if self.elsewhere is not None and f"/{self.region}/" not in request.headers.get("authorization", ""):
+            return self.elsewhere
         try:
             s3_signature.verify(
                 request.method, request.path, request.query, request.headers, request.body, identity
@@ -262,12 +270,12 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.headers.get("Connection") == "close":
             self.close_connection = True
         headers = {
-            "Date": self.date_time_string(),
+            "Date": self.date_time_string(time.time() + self.recorder.buckets.traits.clock_s),
             "x-amz-request-id": f"REQ{len(self.recorder.requests):013d}",
             "Content-Type": "application/xml",
             "Content-Length": str(len(reply.body)),
             **reply.headers,
         }
-        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if value)
         start = f"HTTP/1.1 {reply.status} Status\r\n{head}\r\n".encode("latin-1")
         self.wfile.write(start + (b"" if self.command == "HEAD" else reply.body))

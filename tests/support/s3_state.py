@@ -22,18 +22,24 @@ _numbers = itertools.count(1)
 class Traits:
     """Where a server departs from the S3 API, for tests of what finds it out.
 
-    `fold` is applied to each key of a delete; `conditions_ignored` names ways (`batch`, `single`); `failing`
-    is the error code that the delete of a key is answered with. `listed_as` says how its listings spell keys:
-    `encoded` without saying so, `bare` where a plus sign stays one though the reply says that all is encoded.
+    `fold` is applied to each key of a delete; `conditions_ignored` and `versions_ignored` name ways
+    (`batch`, `single`); with `markers_unsaid` no reply to a batch tells of a marker. `failing` is the error
+    code that the delete of a key is answered with. `listed_as` says how its listings spell keys: `encoded`
+    without saying so, `raw` whatever was asked, `bare` where a plus sign stays one though the reply says that
+    all is encoded.
+    `clock_s` is for how many seconds its clock is ahead.
     """
 
     fold: Callable[[str], str] | None = None
     conditions_ignored: frozenset[str] = frozenset()
+    versions_ignored: frozenset[str] = frozenset()
+    markers_unsaid: bool = False
     wants_md5: bool = False
     lists_reversed: bool = False
     keys_per_batch: int = 1000
     failing: Mapping[str, str] = field(default_factory=dict)
     listed_as: str = ""
+    clock_s: float = 0.0
 
 
 @dataclass(slots=True)

@@ -119,7 +119,7 @@ def another_cluster(settings: Settings, snapshot: Snapshot) -> None:
 
 def another_format(settings: Settings, snapshot: Snapshot) -> None:
     """A version that this one does not know wrote the snapshot."""
-    manifest(settings, snapshot, format=2)
+    manifest(settings, snapshot, format=99)
 
 
 def changed(**changes: Any) -> Damage:

@@ -1,6 +1,7 @@
-"""Write the table of probes in docs/stores.md: `python -m tests.support.stores_page` at the root of the tree.
+"""Write the tables of docs/tried.md: `python -m tests.support.stores_page` at the root of the tree.
 
-It comes from running every store, so all of them have to be built.
+That of the servers comes from running them, so all of them have to be built; that of the named stores from
+letting the recorder play each.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from pathlib import Path
 
 import boto3
 from docs.generate import with_table
+from tests.support.personalities import PERSONALITIES
 from tests.support.s3_stores import STORES, Running, binary_of
+from tests.support.tried import tried
 
 from sexton.storage import ALIASINGS, Abilities, Ability, BatchDeleter
 
-__all__ = ["PAGE", "main", "probe_table"]
+__all__ = ["PAGE", "main", "probe_table", "stores_table"]
 
-PAGE = Path(__file__).parents[2] / "docs" / "stores.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tried.md"
 _ROWS = {
     "DeleteObjects with CRC32": "crc32",
     "DeleteObjects with Content-MD5": "md5",
@@ -42,8 +45,23 @@ def probe_table(found: Mapping[str, Abilities]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def stores_table() -> str:
+    """Return a row for each named store: where it departs, what is done and what refused there."""
+    lines = [
+        "| store | where it departs | what Sexton does | what it refuses |",
+        "|---|---|---|---|",
+    ]
+    for store in PERSONALITIES.values():
+        sources = " ".join(f"[{number}]({url})" for number, url in enumerate(store.sources, 1))
+        found = tried(store)
+        lines.append(f"| {store.name} {sources} | {store.departs} | {found.done} | {found.refused} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
-    """Write the table, unless a store is missing."""
+    """Write the tables; that of the servers unless one is missing."""
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(with_table(page, "stores", stores_table()), encoding="utf-8")
     found = {name: _probe(name) for name, (_, build) in STORES.items() if not build or binary_of(build)}
     if len(found) == len(STORES):
         page = PAGE.read_text(encoding="utf-8")

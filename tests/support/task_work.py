@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from tests.support.execute_stage import Clock, Store
 
@@ -49,6 +50,11 @@ class Issuer:
         return Validation(at_least, TOPIC_ID, found)
 
 
+def unread() -> NoReturn:
+    """What a dry run must not ask for where nothing hangs on the store."""
+    raise AssertionError("a dry run has read from the store")
+
+
 def work_of(
     issuer: Any,
     store: Store | None = None,
@@ -56,16 +62,23 @@ def work_of(
     rules: Rules | None = None,
     slices: int = 1000,
     retried: bool = False,
+    wall: datetime | None = None,
+    reads: Callable[[], Any] = unread,
     **plan: Any,
 ) -> Work:
-    """A task's work on a store, else one that sends nothing; `slices` bounds the objects of a prefix."""
+    """A task's work on a store, else one that sends nothing; `slices` bounds the objects of a prefix.
+
+    `wall` is what the reaper's clock shows while it executes, `reads` what a dry run asks.
+    """
     given = TaskPlan(
         **{"settings": load({}), "topic_id": TOPIC_ID, "log_offset": 7, "ends": (10**9,), **plan}
     )
-    executor = Executor(DryStore(), NoBudget(), dry=True)
+    executor = Executor(DryStore(reads), NoBudget(), dry=True)
     if store is not None:
         limits = Limits(failure_threshold_s=2.0, prefix_objects=slices)
         executor = Executor(store, NoBudget(), limits, clock=Clock(), jitter=lambda: 0.0)
+    if wall is not None:
+        executor.sender.wall = lambda: wall
     counts = Counts()
     questions = Questions(issuer, TOPIC_ID, given.log_offset)
     return Work(
@@ -77,10 +90,11 @@ def work_of(
     )
 
 
-def promised(action: events.Action, *guards: events.Guard) -> bytes:
+def promised(action: events.Action, *guards: events.Guard, vetoes: Sequence[events.Veto] = ()) -> bytes:
     """An intent about this, that its owner's promise and these lets pass, encoded."""
     every = (events.PromiseGuard("drop"), *guards)
-    return _CODEC.encode(events.DeletionIntent("intent", "tenant", NOW, "test", every, action))
+    intent = events.DeletionIntent("intent", "tenant", NOW, "test", every, action, vetoes=vetoes)
+    return _CODEC.encode(intent)
 
 
 def copied(intent: bytes, **given: Any) -> events.DeferredIntent:

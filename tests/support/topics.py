@@ -32,10 +32,10 @@ def recreate(settings: Settings, topic: str) -> None:
         time.sleep(0.2)
 
 
-def cut(chain: Chain, topic: str, offset: int) -> None:
-    """Remove what lies below an offset of the topic's first partition, as retention does."""
+def cut(chain: Chain, topic: str, offset: int, partition: int = 0) -> None:
+    """Remove what lies below an offset of one of the topic's partitions, as retention does."""
     admin = AdminClient(chain.settings.kafka())
     admin.list_topics(timeout=10)  # else the client library may never send what follows
-    place = TopicPartition(chain.settings.topic(topic), 0, offset)
+    place = TopicPartition(chain.settings.topic(topic), partition, offset)
     for future in admin.delete_records([place], operation_timeout=10, request_timeout=15).values():
         future.result(20)
