@@ -150,14 +150,14 @@ class TestForwarding:
         self, strict: S3Recorder, proxy: Running, deleter: BatchDeleter
     ) -> None:
         """One connection carries many requests; slow ones on others do not hold it up."""
-        proxy.play('[[rule]]\nprefix = "slow"\nlatency_ms = 600\n')
+        proxy.play('[[rule]]\nprefix = "slow"\nlatency_ms = 3000\n')
         began = time.monotonic()
         slow = [deleter.delete_all(BUCKET, [f"slow{number}"]) for number in range(3)]
         quick = [delete(deleter, f"quick{number}") for number in range(20)]
         for future in slow:
             future.result(30)
 
-        assert time.monotonic() - began < 1.5
+        assert time.monotonic() - began < 8  # three of them one after the other take nine seconds
         assert {kind for result in quick for kind in kinds(result)} == {"gone"}
         assert len({request.connection for request in proxy.requests()}) <= 4
 

@@ -107,7 +107,7 @@ def test_a_stop_before_it_is_ready(
     begun = time.monotonic()
     service.stop()
 
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
 
 
 def test_a_slow_call_is_answered_during_the_stop(fresh: Installation, serve: Serve) -> None:
@@ -181,10 +181,12 @@ def test_a_call_that_waited_too_long_is_not_carried_out(
     """A call that finds no thread in its time is told so in that time, and changes nothing."""
     from fastapi.testclient import TestClient
 
+    answered = threading.Event()
+
     class Busy(ThreadPoolExecutor):
         def __init__(self, *_: Any, **__: Any) -> None:
             super().__init__(1)
-            self.submit(time.sleep, 3)
+            self.submit(answered.wait, 20)
 
     service = serve(fresh.settings)
     monkeypatch.setattr(service, "settings", service.settings.model_copy(update={"issuer_timeout_s": 0.5}))
@@ -193,8 +195,9 @@ def test_a_call_that_waited_too_long_is_not_carried_out(
         begun = time.monotonic()
         reply = client.post("/v1/attach", json={"node": "n", "tenant": "t"})
         took = time.monotonic() - begun
+        answered.set()
 
-    assert (reply.status_code, reply.json()["type"], took < 2) == (503, "overloaded", True)
+    assert (reply.status_code, reply.json()["type"], took < 10) == (503, "overloaded", True)
     with service.reader.state() as state:
         assert not state.known("t")
 

@@ -253,19 +253,19 @@ def test_p_2_the_loop_is_never_blocked(call: str) -> None:
     class Slow(FakeIssuer):
         def attach(self, *args: Any, **named: Any) -> Any:
             if args[1] == "slow":
-                time.sleep(0.5)
+                time.sleep(2)
             return super().attach(*args, **named)
 
     async def work() -> float:
-        limits = Limits(queue_messages=1, call_timeout=0.5)
+        limits = Limits(queue_messages=1, call_timeout=2)
         sexton = AsyncSexton.connect("n", limits=limits, issuer=Slow(), kafka_bootstrap_servers=NOBODY)
         tenant = await sexton.attach("t")
         receipt = await tenant.delete("bucket", ["a"])
         calls: dict[str, Callable[[], Awaitable[object]]] = {
             "delete": lambda: tenant.delete("bucket", ["b"]),
-            "flush": lambda: sexton.flush(0.5),
-            "close": lambda: sexton.close(0.5),
-            "wait": lambda: receipt.wait(0.5),
+            "flush": lambda: sexton.flush(2),
+            "close": lambda: sexton.close(2),
+            "wait": lambda: receipt.wait(2),
             "attach": lambda: sexton.attach("slow"),
         }
         ticks = asyncio.create_task(longest_gap())
@@ -274,7 +274,7 @@ def test_p_2_the_loop_is_never_blocked(call: str) -> None:
         took = time.monotonic() - began
         ticks.cancel()
         assert isinstance(ended[0], EnvironmentFault) == (call in ("delete", "wait"))
-        assert took < 1.5
+        assert took < 5
         if call != "close":
             assert await sexton.close(0.5) == receipt.intent_ids
         with pytest.raises(DeliveryFailed):
@@ -290,7 +290,7 @@ def test_p_2_the_loop_is_never_blocked(call: str) -> None:
             now = time.monotonic()
             gaps[0], last = max(gaps[0], now - last), now
 
-    assert asyncio.run(work()) < 0.4
+    assert asyncio.run(work()) < 1.5  # a blocked loop stands still for two seconds
 
 
 def test_p_2_a_wait_ends_at_its_deadline_and_may_be_asked_again() -> None:

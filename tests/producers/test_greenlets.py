@@ -42,7 +42,7 @@ def test_p_2_greenlets_emit_and_hear_of_it(kind: str, kafka: str, arrived: Arriv
     assert len(called) == 1
     assert sexton.statistics() == Statistics(124, 124, 0, 0)
     closes(sexton)
-    assert gap[0] < 0.5, gap
+    assert gap[0] < 1.5, gap
     """
     service(kafka, body, first=GREEN[kind])
     assert len(keys(arrived)) == 124
@@ -59,23 +59,23 @@ def test_p_2_greenlets_close_in_time_without_a_broker(kind: str) -> None:
             time.sleep(0.001)
             now = time.monotonic()
             gap[0], last = max(gap[0], now - last), now
-    sexton = connect(NOBODY, queue_messages=2, call_timeout=0.3)
+    sexton = connect(NOBODY, queue_messages=2, call_timeout=1.5)
     tenant = sexton.attach("t")
     receipt = tenant.delete("bucket", ["a"])
     tenant.delete("bucket", ["b"])
     threading.Thread(target=tick, daemon=True).start()
-    for call, error in ((lambda: receipt.wait(0.3), DeliveryPending),
+    for call, error in ((lambda: receipt.wait(1.5), DeliveryPending),
                         (lambda: tenant.delete("bucket", ["c"]), QueueFull)):
         began = time.monotonic()
         try:
             call()
         except error:
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 4
         else:
             raise AssertionError(error)
-    assert sexton.flush(0.3) == 2
+    assert sexton.flush(1.5) == 2
     closes(sexton, 3)
-    assert gap[0] < 0.3, gap
+    assert gap[0] < 1.2, gap
     """
     service(NOBODY, body.replace("closes(sexton, 3)", "closes(sexton, 2)"), first=GREEN[kind])
 

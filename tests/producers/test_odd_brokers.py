@@ -77,12 +77,12 @@ def test_p_12_a_producer_that_may_not_be_idempotent_ends_its_receipts(
     began = time.monotonic()
     for receipt in receipts:
         with pytest.raises(DeliveryFailed, match=f"cannot continue: .*{word}") as told:
-            receipt.wait(10)
+            receipt.wait(30)
         assert hint in (told.value.hint or "")
     with pytest.raises(ProducerFailed, match=word) as refused:
         tenant.delete("bucket", ["later"])
     assert hint in (refused.value.hint or "")
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 25
     assert len(sexton.close(3)) == 3
 
 
@@ -106,7 +106,7 @@ def test_p_12_greenlets_hear_of_a_producer_that_cannot_continue(kind: str, odd: 
     for thread in threads: thread.join(15)
     assert sorted(told) == [0, 1, 2, 3, 4], told
     sexton.flush(1)
-    began = time.monotonic(); sexton.close(3); assert time.monotonic() - began < 3.5
+    began = time.monotonic(); sexton.close(3); assert time.monotonic() - began < 5
     """
     service(odd.at, body, first=GREEN[kind])
 
@@ -192,9 +192,9 @@ def test_p_13_a_lock_that_is_refused_is_told_at_once(
     odd.refuse(api, code)
     began = time.monotonic()
     with pytest.raises(KafkaUnavailable, match=f"cannot be locked: .*{word}") as refused:
-        CheckpointLock(settings, "one").acquire(wait_s=15)
+        CheckpointLock(settings, "one").acquire(wait_s=40)
     assert hint in (refused.value.hint or "")
-    assert time.monotonic() - began < 14
+    assert time.monotonic() - began < 35
 
 
 @pytest.mark.parametrize("code", [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS])

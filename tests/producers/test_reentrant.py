@@ -13,7 +13,7 @@ told = []
 def on_signal(*_):
     began = time.monotonic()
     told.append(sexton.close(1))
-    assert time.monotonic() - began < 1.5, time.monotonic() - began
+    assert time.monotonic() - began < 2.5, time.monotonic() - began
 signal.signal(signal.SIGALRM, on_signal)
 """
 
@@ -49,7 +49,7 @@ def test_p_2_a_signal_handler_closes(kind: str, during: str) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0.3)
     began = time.monotonic()
     DURING
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 8
     while not told: time.sleep(0.05)
     (left,) = told  # the one in the middle of its call may be among them
     assert left[:1] == receipt.intent_ids and len(left) <= 2, left
@@ -165,12 +165,12 @@ def test_p_2_closed_by_several_at_once(kind: str) -> None:
         began = time.monotonic()
         assert sexton.close(seconds) == receipt.intent_ids
         took[seconds] = time.monotonic() - began
-    threads = [threading.Thread(target=close, args=(seconds,)) for seconds in (2, 0.1, 1)]
+    threads = [threading.Thread(target=close, args=(seconds,)) for seconds in (4, 0.1, 2)]
     for thread in threads:
         thread.start()
         time.sleep(0.05)
-    for thread in threads: thread.join(5)
-    assert took[0.1] < 0.6 and took[1] < 1.5 and 1.5 < took[2] < 2.5, took
+    for thread in threads: thread.join(10)
+    assert took[0.1] < 1.5 and took[2] < 3.5 < took[4] < 6, took
     assert sexton.close(3) == sexton.close(0) == receipt.intent_ids
     """
     service(NOBODY, body, first=GREEN.get(kind, ""))
@@ -288,7 +288,7 @@ def test_p_2_a_handler_that_calls_the_handle_of_the_call_is_told(kafka: str) -> 
     except QueueFull:
         pass
     ((message, took),) = told
-    assert "in the middle of its call" in message and took < 1, told
+    assert "in the middle of its call" in message and took < 1.5, told
     closes(sexton, 1)
     """
     service(kafka, body)

@@ -74,7 +74,7 @@ def test_nothing_is_waited_for_longer_than_the_deadline(
     with pytest.raises(TimeoutError):
         act(ends[0], started + left)
 
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10
 
 
 def test_a_channel_that_nobody_closed_is_closed_when_it_is_thrown_away() -> None:

@@ -115,7 +115,7 @@ def test_x_13_a_reply_without_a_pause_has_an_end(
     def flood(connection: socket.socket) -> None:
         read_request(connection)
         connection.sendall(_CHUNKED + first)
-        end = time.monotonic() + 8
+        end = time.monotonic() + 30
         while time.monotonic() < end:
             connection.sendall(unit * 64)
 
@@ -125,7 +125,7 @@ def test_x_13_a_reply_without_a_pause_has_an_end(
         state = one(deleter)
 
     assert (state.kind, state.code) == (Kind.UNKNOWN, "ReadTimeout")  # and not by the size of the reply
-    assert time.monotonic() - started < 6
+    assert time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize(

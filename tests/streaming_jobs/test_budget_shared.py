@@ -278,6 +278,6 @@ def test_a_server_that_cannot_serve_is_a_server_that_is_away(board: RedisBoard, 
     begun = time.monotonic()
     with pytest.raises(BoardUnavailable):
         RedisBoard(f"redis://127.0.0.1:{ports.choose(1)[0]}/0").peek("b")
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 10
     assert board.peek("b") is None
     assert isinstance(board.lease("b", 1_000, 5_000.0), Lease | Wait)

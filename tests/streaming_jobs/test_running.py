@@ -108,8 +108,8 @@ def test_x_14_the_grace_limit_abandons_the_running_micro_batch(
     stopped = time.monotonic()
     command.process.send_signal(signal.SIGTERM)
 
-    assert command.wait(10) == 75
-    assert time.monotonic() - stopped < 8
+    assert command.wait(30) == 75
+    assert time.monotonic() - stopped < 18
     assert chain.outcomes() == []
     s3.script(None)
     chain.reap(s3_endpoint_url=s3.url)

@@ -65,7 +65,7 @@ def ended_well(child):
 def closes(sexton, undelivered=0):
     began = time.monotonic()
     left = sexton.close(3)
-    assert time.monotonic() - began < 3.5, time.monotonic() - began
+    assert time.monotonic() - began < 5, time.monotonic() - began
     assert len(left) == undelivered, left
 """
 
