@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from tests.support.chain import Chain
+from tests.support.replies import on_deletes, partly
+from tests.support.s3_recorder import S3Recorder
 
 from sexton.consumers.status import count_all, look_up
+from sexton.deploy.local import LocalStack
 from sexton.deploy.main import run
 from sexton.schemas import events, records
 from sexton.schemas.events import OutcomeKind
@@ -43,17 +47,17 @@ def _dead(chain: Chain, intent: events.DeletionIntent, *keys: str) -> None:
     assert producer.flush(20) == 0
 
 
-def _replay(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def _replay(capsys: pytest.CaptureFixture[str], which: str, *arguments: str) -> str:
     """Replay one dead letter; returns the id of the new intent."""
     capsys.readouterr()
-    assert run(["dead-letters", "replay", "0/0", "--yes", "--format", "json", *arguments]) == 0
+    assert run(["dead-letters", "replay", which, "--yes", "--format", "json", *arguments]) == 0
     (step,) = capsys.readouterr().out.splitlines()
     return str(json.loads(step)["intent_id"])
 
 
-def _reap(chain: Chain) -> None:
+def _reap(chain: Chain, **settings: Any) -> None:
     time.sleep(2 * SHORT_S)  # until what was just written to the first tier is due
-    chain.reap(reaper_defer_delays_s=(SHORT_S, 60.0))
+    chain.reap(reaper_defer_delays_s=(SHORT_S, 60.0), **settings)
 
 
 def test_a_replay_keeps_the_rights_of_its_first_position_and_mended_content_does_not(
@@ -70,9 +74,9 @@ def test_a_replay_keeps_the_rights_of_its_first_position_and_mended_content_does
         store.put(chain.bucket, name, b"still there")
     _dead(chain, intent, "one")
 
-    first = _replay(capsys)
+    first = _replay(capsys, "0/0")
     _reap(chain)
-    second = _replay(capsys, "--again")
+    second = _replay(capsys, "0/0", "--again")
     _reap(chain)
     mended = {
         "tenant": "t",
@@ -81,7 +85,7 @@ def test_a_replay_keeps_the_rights_of_its_first_position_and_mended_content_does
     }
     file = tmp_path / "mended.jsonl"
     file.write_text(json.dumps(mended))
-    third = _replay(capsys, "--again", "--mended", str(file))
+    third = _replay(capsys, "0/0", "--again", "--mended", str(file))
     _reap(chain)
 
     assert list(store.list_keys(chain.bucket, "")) == ["two"]
@@ -95,6 +99,46 @@ def test_a_replay_keeps_the_rights_of_its_first_position_and_mended_content_does
     counts = count_all(chain.settings)
     assert (counts.submitted, counts.settled, counts.pending, counts.unmatched) == (4, 4, 0, 0)
     assert look_up(chain.settings, intent.intent_id).replays.keys() == {first, second, third}
+
+
+def test_m_3_a_deadlist_whose_transaction_is_forgotten_goes_by_the_pass_in_its_dead_letter(
+    chain: Chain, stack: LocalStack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """M-3: the store refused its key; until it is replayed later commits have cut what the log knew of it."""
+    with S3Recorder(stack.env["AWS_ACCESS_KEY_ID"], stack.env["AWS_SECRET_ACCESS_KEY"]) as s3:
+        _forgotten(chain, s3, capsys)
+
+
+def _forgotten(chain: Chain, s3: S3Recorder, capsys: pytest.CaptureFixture[str]) -> None:
+    s3.create_bucket(chain.bucket, {"old": b"x", "new": b"x"})
+    s3.script(on_deletes(lambda request: partly(s3, request, {"old": "AccessDenied"})))
+    guards = (events.TransactionGuard("t", 1, events.TransactionState.COMMITTED),)
+    with chain.issuer() as issuer:
+        issuer.start_transaction("n", "t")
+        chain.emit(chain.intent("t", None, ["old"], guards=guards))
+        ends = events.PartitionOffsets(chain.topic_id(records.INTENTS), (1,))
+        issuer.commit_transaction("n", "t", 1, ends)
+        chain.reap(s3_endpoint_url=s3.url)
+        assert [each.passed_as_of is not None for each in chain.dead_letters()] == [True]
+        for number in (2, 3):
+            issuer.start_transaction("n", "t")
+            issuer.commit_transaction("n", "t", number)
+            chain.emit(chain.intent("u", None, ["x"], guards=(events.PromiseGuard("drop"),)))
+            chain.reap(s3_endpoint_url=s3.url)
+        known = issuer.transactions("t")
+    assert known is not None
+    assert 1 not in [each.transaction for each in known.transactions]
+    again = chain.intent("t", None, ["new"], guards=guards)
+    chain.emit(again)
+
+    s3.script(None)
+    replayed = _replay(capsys, "--reason=AccessDenied")
+    _reap(chain, s3_endpoint_url=s3.url)
+
+    verdicts = {each.intent_id: (each.outcome.value, each.verdict.reason) for each in chain.outcomes()}
+    assert verdicts[replayed] == ("deleted", "pass")
+    assert verdicts[again.intent_id] == ("refused", "transaction-forgotten")
+    assert sorted(s3.objects(chain.bucket)) == ["new"]
 
 
 def test_a_record_that_died_is_replayed_by_its_bytes(

@@ -119,7 +119,7 @@ def test_the_plan_writes_nothing(desk: Desk) -> None:
 def test_a_replay_keeps_the_first_position(desk: Desk) -> None:
     """A deferred copy with the first position, a new intent id, a link, and only the keys that failed."""
     asked = intent("one", "a", "b", "c")
-    place = desk.die(asked, "a", "c")
+    place = desk.die(asked, "a", "c", passed_as_of=70)
     (step,) = desk.replay(place, "--yes")
     ((copy,), (record,)) = desk.deferred(), desk.records(records.DEFERRED)
 
@@ -127,6 +127,7 @@ def test_a_replay_keeps_the_first_position(desk: Desk) -> None:
     assert copy.first.topic_id == Cluster(desk.settings).topic_id(desk.settings.topic(records.INTENTS))
     assert (copy.reason, copy.attempt, copy.raw_key, copy.first_written_at) == ("replay", 1, b"t", NOW)
     assert copy.effect_unknown
+    assert copy.passed_as_of == 70
     replay = Codec().decode(copy.raw_value, events.DeletionIntent)
     assert replay.intent_id == step["intent_id"] != "one"
     assert replay.guards == asked.guards

@@ -119,7 +119,22 @@ _V3_DEFERRED = events.DeferredIntent(
         ["4442587FB7D0A2F9"],
     ),
 )
-DEFERRED = replace(_V3_DEFERRED, resumes_at=_NOW, written_before=_NOW)
+_V4_DEFERRED = replace(_V3_DEFERRED, resumes_at=_NOW, written_before=_NOW)
+DEFERRED = replace(_V4_DEFERRED, passed_as_of=2**40)
+_V1_DEAD_LETTER = events.DeadLetter(
+    topic="sexton.intents",
+    position=_POSITION,
+    written_at=_NOW,
+    reason="malformed",
+    detail="not a DeletionIntent",
+    intent_id=None,
+    tenant="t",
+    bucket=None,
+    keys=["a", "b"],
+    raw_key=b"t",
+    raw_value=b"\x00\xff",
+    dead_at=_NOW,
+)
 
 SAMPLES: dict[str, events.Event] = {
     "deletion_intent": INTENT,
@@ -130,20 +145,7 @@ SAMPLES: dict[str, events.Event] = {
     "deletion_intent_replay": replace(INTENT, replay_of=_REPLAY_OF),
     "deferred_intent": DEFERRED,
     "outcome": OUTCOME,
-    "dead_letter": events.DeadLetter(
-        topic="sexton.intents",
-        position=_POSITION,
-        written_at=_NOW,
-        reason="malformed",
-        detail="not a DeletionIntent",
-        intent_id=None,
-        tenant="t",
-        bucket=None,
-        keys=["a", "b"],
-        raw_key=b"t",
-        raw_value=b"\x00\xff",
-        dead_at=_NOW,
-    ),
+    "dead_letter": replace(_V1_DEAD_LETTER, passed_as_of=4_711),
     "genesis": events.Genesis(1, "MkU3OEVBNTcwNTJENDM2Qg", "generations-id", "intents-id", _NOW),
     "issued": events.Issued(
         request_id="r-1",
@@ -291,6 +293,8 @@ OLDER: dict[tuple[str, int], events.Event] = {
     ),
     ("deferred_intent", 2): replace(_V3_DEFERRED, keys=None),
     ("deferred_intent", 3): _V3_DEFERRED,
+    ("deferred_intent", 4): _V4_DEFERRED,
+    ("dead_letter", 1): _V1_DEAD_LETTER,
     ("outcome", 1): replace(OUTCOME, effects={}),
     ("snapshot_chunk", 1): _V1_CHUNK,
     ("snapshot_manifest", 1): replace(MANIFEST, digest=""),

@@ -122,6 +122,28 @@ def test_what_is_forgotten_lets_nothing_pass(offset: int, window: Window | None,
     assert window is None or verdict == without
 
 
+@pytest.mark.parametrize(
+    ("offset", "ended", "result"),
+    [(9, None, "never"), (9, 10, "pass"), (10, 10, "never"), (11, 0, "never")],
+)
+def test_a_recorded_pass_counts_below_the_end_of_what_is_forgotten(
+    offset: int, ended: int | None, result: str
+) -> None:
+    """J-1: there a dead letter's pass is all that is known; elsewhere the log says that nothing passed."""
+    asked = intent(GUARD)
+    (subject,) = generations(asked)
+    forgotten = {} if ended is None else {subject: ended}
+    known = Facts("topic", 7, NOW, {subject: None}, forgotten)
+
+    verdict = judge(asked, at(offset), known, passed=True)
+
+    assert isinstance(verdict, events.Verdict)
+    assert verdict.result.value == result
+    for window in (Window(0), Window(0, offset), Window(offset + 1)):
+        known = Facts("topic", 7, NOW, {subject: window}, forgotten)
+        assert judge(asked, at(offset), known, passed=True) == judge(asked, at(offset), known)
+
+
 def test_unknown_tenant_is_refused() -> None:
     """I-3: a tenant that the log does not know is refused, it does not pass and is not stale."""
     verdict = decide(intent(GUARD), known=False)

@@ -35,11 +35,11 @@ STAGE = SettleStage(CODEC, "sexton.", "id", "", (5.0, 30.0, 180.0, 900.0, 3600.0
 @pytest.mark.parametrize("unsent", [0, 1, 3])
 def test_a_dead_letter_tells_the_cause_however_many_keys_were_never_sent(unsent: int) -> None:
     """Keys of later phases are named, under the reason of the key that stood in their way."""
-    row = STAGE.dead_letter(DECODED, Result(named=[*UNSENT[:unsent], DENIED]))
+    row = STAGE.dead_letter(DECODED, Result(named=[*UNSENT[:unsent], DENIED]), 7)
 
     assert row is not None
     letter = CODEC.decode(row.value, events.DeadLetter)
-    assert (letter.reason, letter.detail) == ("AccessDenied", "no right")
+    assert (letter.reason, letter.detail, letter.passed_as_of) == ("AccessDenied", "no right", 7)
     assert set(letter.keys) == {"a", *(key for key, _ in UNSENT[:unsent])}
 
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.support.task_work import TOPIC_ID, Issuer, work_of
+from tests.support.execute_stage import DENIED, Store
+from tests.support.task_work import TOPIC_ID, Issuer, copied, work_of, written
 
 from sexton.issuer.answers import Validation
 from sexton.issuer.client import TransactionFact, TransactionStatus, TransactionSubject
@@ -65,6 +66,7 @@ def decide(
     tenant: str = "t",
     topic_id: str = "topic",
     rules: Rules = RULES,
+    passed: bool = False,
 ) -> Any:
     """Judge an intent under this guard at an offset of partition 0."""
     guard = events.TransactionGuard(tenant, 23, state)
@@ -72,7 +74,7 @@ def decide(
     intent = events.DeletionIntent("id", tenant, NOW, "test", (guard,), given)
     found = {} if known is None else dict.fromkeys(asked(intent), known)
     facts = Facts("topic", 77, NOW, transactions=found)
-    return judge(intent, events.Position(topic_id, 0, offset), facts, rules)
+    return judge(intent, events.Position(topic_id, 0, offset), facts, rules, passed)
 
 
 def asked(intent: events.DeletionIntent) -> list[TransactionSubject]:
@@ -207,3 +209,43 @@ def test_one_question_asks_about_all_and_forgotten_ones_are_counted() -> None:
     assert issuer.asked == [2]
     assert sorted(row.outcome.value for row in rows) == ["deleted", "deleted", "refused", "refused"]
     assert work.counts.forgotten == 2
+
+
+@pytest.mark.parametrize(("wanted", "status"), TABLE)
+@pytest.mark.parametrize("offset", PLACES)
+def test_a_recorded_pass_counts_where_the_log_has_forgotten(wanted: str, status: str, offset: int) -> None:
+    """What the log still knows is never overruled by a dead letter that is replayed."""
+    state = TransactionState(wanted)
+    replayed, asked_anew = (decide(state, fact(status), offset, passed=passed) for passed in (True, False))
+
+    if status == "forgotten":
+        assert (replayed.result, asked_anew.result) == (VerdictResult.PASS, VerdictResult.REFUSED)
+    else:
+        assert replayed == asked_anew
+
+
+def test_a_recorded_pass_is_for_what_is_the_transactions_own() -> None:
+    """The reaper's own rules hold for it as for any other: which topic, and whose objects."""
+    other = events.DeletePrefix("bucket", "tenants/t/24/")
+
+    assert decide(REJECTED, fact("forgotten"), action=other, passed=True).reason == "not-its-own"
+    assert decide(REJECTED, fact("forgotten"), rules=Rules(), passed=True).reason == "tenant-prefix-unset"
+    assert decide(COMMITTED, fact("forgotten"), topic_id="old", passed=True).reason == "another-topic"
+    assert decide(COMMITTED, None, passed=True).reason == "unknown-tenant"
+
+
+@pytest.mark.parametrize("passed", [None, 41])
+def test_a_dead_letter_keeps_the_first_pass_through_every_copy(passed: int | None) -> None:
+    """Deferred, held, dead again: the pass of the first letter goes with the intent."""
+    guards = (events.TransactionGuard("t", 23, COMMITTED),)
+    two = events.DeleteObjects("bucket", (("a", "b"),))
+    raw = Codec().encode(events.DeletionIntent("intent", "t", NOW, "test", guards, two))
+    copy = copied(raw, first=events.Position(TOPIC_ID, 0, 15), passed_as_of=passed)
+    refusing = Store({"bucket": {"a", "b"}}, lambda _, bucket, key: DENIED if key == "a" else None)
+    (letter, _) = written(refusing, copy, issuer=Knowing(fact("committed")), rules=RULES)
+    (again,) = written(None, copy, issuer=Knowing(fact("open")), rules=RULES)
+    (lost,) = written(None, copy, issuer=Knowing(fact("forgotten")), rules=RULES)
+
+    assert (letter.reason, letter.passed_as_of) == ("AccessDenied", passed or 7)
+    assert (again.reason, again.passed_as_of) == ("transaction-open", passed)
+    assert lost.verdict.result is (VerdictResult.REFUSED if passed is None else VerdictResult.PASS)

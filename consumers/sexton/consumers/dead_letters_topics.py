@@ -222,6 +222,7 @@ def _copy(codec: Codec, intents: str, step: Step) -> events.DeferredIntent:
         # Keys may have been sent before: the reaper looks before it puts a second marker on a key.
         effect_unknown=True,
         gone=waited.gone if waited else 0,
+        passed_as_of=letter.event.passed_as_of,
     )
 
 

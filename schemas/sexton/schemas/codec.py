@@ -34,9 +34,9 @@ _SCHEMAS_KEPT = 1_000  # of a registry; one that falls out costs a request when 
 _LONGEST_REASON = 300  # fastavro may put both schemas into its message
 _VERSIONS = {  # the newest version of each record; the reader's schema
     events.DeletionIntent: 3,
-    events.DeferredIntent: 4,
+    events.DeferredIntent: 5,
     events.Outcome: 2,
-    events.DeadLetter: 1,
+    events.DeadLetter: 2,
     events.Genesis: 1,
     events.Issued: 1,
     events.Barrier: 1,

@@ -156,7 +156,8 @@ class DeferredIntent:
     gone or nobody knows what became of it; `keys` says which, where it is known key by key. `gone` and
     `after` are how far a `DeletePrefix` has come: how many objects are gone, and the key after which its
     listing continues; `written_before` is up to when its objects were written, by the store's clock, once
-    that is fixed. `resumes_at`: the next phase of a `DeleteObjects` begins no sooner.
+    that is fixed. `resumes_at`: the next phase of a `DeleteObjects` begins no sooner. `passed_as_of` is that
+    of the dead letter which is replayed by it.
     """
 
     first: Position
@@ -174,6 +175,7 @@ class DeferredIntent:
     keys: KeyProgress | None = None
     resumes_at: datetime | None = None
     written_before: datetime | None = None
+    passed_as_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +221,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not be processed, with its raw bytes and where it stood."""
+    """A record that could not be processed, with its raw bytes and where it stood.
+
+    `passed_as_of` is the offset of the generations log as of which all its guards held. A letter holds no
+    history back: once the log has forgotten what a guard claims, this alone says that it held.
+    """
 
     topic: str
     position: Position
@@ -233,6 +239,7 @@ class DeadLetter:
     raw_key: bytes | None
     raw_value: bytes | None
     dead_at: datetime
+    passed_as_of: int | None = None
 
 
 Event = (

@@ -72,6 +72,11 @@ class Decoded:
     waited: events.DeferredIntent | None = None
     before: Before | None = None
 
+    @property
+    def passed_before(self) -> bool:
+        """Whether its copy says that all its guards held before it became a dead letter."""
+        return self.waited is not None and self.waited.passed_as_of is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
@@ -82,6 +87,7 @@ class Rejected:
     detail: str
     intent: events.DeletionIntent | None = None
     waited: events.DeferredIntent | None = None
+    passed_as_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

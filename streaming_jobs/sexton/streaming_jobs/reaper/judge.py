@@ -76,6 +76,11 @@ class Judged:
         return isinstance(self.judgement, Verdict) and self.judgement.result is VerdictResult.PASS
 
     @property
+    def passed_as_of(self) -> int | None:
+        """The log's offset as of which its guards held; None unless they held and the log was asked."""
+        return self.judgement.log_offset if self.passed and isinstance(self.judgement, Verdict) else None
+
+    @property
     def forgotten(self) -> bool:
         """Whether it claims what the log does not hold any more, though it keeps all that intents may ask."""
         return isinstance(self.judgement, Verdict) and self.judgement.reason == FORGOTTEN
@@ -124,13 +129,14 @@ class JudgeStage:
     def _judge(self, decoded: Sequence[tuple[Decoded, Position]]) -> list[Judged]:
         self._judged += len(decoded)
         with self.counts.stage("judge"):
-            facts, rules = self.questions.facts(self.now), self.rules
-            judged = [
-                Judged(each, first, alone("judge", partial(judge, each.intent, first, facts, rules)))
-                for each, first in decoded
-            ]
+            facts = self.questions.facts(self.now)
+            judged = [self._alone(each, first, facts) for each, first in decoded]
             self.counts.forgotten += sum(each.forgotten for each in judged)
             return judged
+
+    def _alone(self, each: Decoded, first: Position, facts: Facts) -> Judged:
+        decide = partial(judge, each.intent, first, facts, self.rules, each.passed_before)
+        return Judged(each, first, alone("judge", decide))
 
     def _worth_asking(self) -> bool:
         """Return whether the question is full, or lets many intents go, so that the store works meanwhile.
@@ -168,13 +174,16 @@ def probes_under(allow: Allowed) -> dict[str, str]:
 
 
 def judge(
-    intent: DeletionIntent, position: Position, facts: Facts, rules: Rules = Rules()
+    intent: DeletionIntent, position: Position, facts: Facts, rules: Rules = Rules(), passed: bool = False
 ) -> Verdict | NotYet:
-    """Return the verdict on an intent that stands at `position`, below the barrier's end offset."""
+    """Return the verdict on an intent that stands at `position`, below the barrier's end offset.
+
+    `passed`: all its guards held before, says the dead letter that it replays.
+    """
     refused = _refused(intent, rules)
     if refused is not None:
         return Verdict(VerdictResult.REFUSED, *refused, None)
-    case = Case(intent.action, position, facts, rules.tenant_prefix)
+    case = Case(intent.action, position, facts, rules.tenant_prefix, passed)
     said: list[object] = [_judged(guard, case) for guard in intent.guards]
     said += _not_executed(intent)
     log_offset = facts.log_offset if any(map(_asks, intent.guards)) else None

@@ -108,7 +108,7 @@ class SettleStage:
             verdict = replace(verdict, reason=result.gated.reason, detail=result.gated.detail)
         if result.note:
             verdict = replace(verdict, detail=f"{verdict.detail}; {result.note}")
-        dead = self.dead_letter(decoded, result)
+        dead = self.dead_letter(decoded, result, executed.judged.passed_as_of)
         outcome = self.outcome(decoded, verdict, result)
         by_kind = {kind.value: number for kind, number in result.counts.items()}
         return kind_of(result).value, by_kind, [outcome] if dead is None else [dead, outcome]
@@ -143,10 +143,15 @@ class SettleStage:
     def rejected(self, rejected: Rejected) -> Row:
         """Return the dead letter of a record that can never be processed, with its raw bytes."""
         return self._dead(
-            rejected, rejected.reason, rejected.detail, (), deferred_record=rejected.waited is None
+            rejected,
+            rejected.reason,
+            rejected.detail,
+            (),
+            rejected.passed_as_of,
+            deferred_record=rejected.waited is None,
         )
 
-    def dead_letter(self, decoded: Decoded, result: Result) -> Row | None:
+    def dead_letter(self, decoded: Decoded, result: Result, passed_as_of: int | None) -> Row | None:
         """Return the dead letter that names the keys which failed, None when none did."""
         failed = [named for named in result.named if named[1].kind is OutcomeKind.DEAD_LETTERED]
         if not failed:
@@ -156,7 +161,8 @@ class SettleStage:
         reasons = Counter(causes or [EARLIER_PHASE])
         reason = reasons.most_common(1)[0][0]
         detail = next(outcome.detail for _, outcome in failed if outcome.reason == reason)
-        return self._dead(decoded, reason, detail[:_LONGEST_DETAIL], [key for key, _ in failed])
+        keys = [key for key, _ in failed]
+        return self._dead(decoded, reason, detail[:_LONGEST_DETAIL], keys, passed_as_of)
 
     def waits(self, decoded: Decoded, why: NotYet) -> Row:
         """Return the copy of an intent whose guards cannot be judged yet."""
@@ -238,6 +244,7 @@ class SettleStage:
             keys=keys,
             resumes_at=resumes_at,
             written_before=progress.written_before,
+            passed_as_of=waited.passed_as_of if waited else None,
         )
         row = self._row(records.DEFERRED, event)
         named = [("intent-id", intent.intent_id.encode()), ("tenant", intent.tenant.encode())]
@@ -249,6 +256,7 @@ class SettleStage:
         reason: str,
         detail: str,
         keys: Sequence[str],
+        passed_as_of: int | None,
         *,
         deferred_record: bool = False,
     ) -> Row:
@@ -258,6 +266,7 @@ class SettleStage:
         if in_deferred:
             position = events.Position(self.deferred_topic_id, record.partition, record.offset)
         waited = decoded.waited
+        first_pass = waited.passed_as_of if waited else None
         return self._row(
             records.DEAD_LETTERS,
             events.DeadLetter(
@@ -273,6 +282,8 @@ class SettleStage:
                 raw_key=_kept(record, record.key),
                 raw_value=_kept(record, record.value),
                 dead_at=self.now,
+                # The first pass is kept: later ones may rest on it, where the log has forgotten.
+                passed_as_of=first_pass if first_pass is not None else passed_as_of,
             ),
         )
 
@@ -285,7 +296,8 @@ def _broken_record(executed: Executed) -> Rejected:
     """Return an intent for which a stage has failed as the record that it came in."""
     decoded, broken = executed.judged.decoded, executed.broken
     assert broken is not None
-    return Rejected(decoded.record, INTERNAL, broken.detail, decoded.intent, decoded.waited)
+    passed = executed.judged.passed_as_of
+    return Rejected(decoded.record, INTERNAL, broken.detail, decoded.intent, decoded.waited, passed)
 
 
 def kind_of(result: Result) -> OutcomeKind:

@@ -55,13 +55,15 @@ class Facts:
 class Case:
     """An intent before the judge: what it would delete, where it stands, what is known of what it claims.
 
-    `tenant_prefix` is where tenants' objects lie, None where the reaper was not told.
+    `tenant_prefix` is where tenants' objects lie, None where the reaper was not told. `passed`: all guards
+    held before, says the dead letter that is replayed; it counts only where the log has forgotten.
     """
 
     action: Action
     position: Position
     facts: Facts
     tenant_prefix: TenantPrefix | None = None
+    passed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

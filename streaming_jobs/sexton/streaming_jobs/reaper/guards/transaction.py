@@ -54,11 +54,20 @@ def verdict(guard: TransactionGuard, case: Case) -> Said:
     if fact.status is TransactionStatus.IMPORTED:
         return Never("imported", f"{name} is from before the tenant's import: how it ended is not known")
     if fact.status is TransactionStatus.FORGOTTEN:
-        detail = f"{name} was started, and how it ended is forgotten"
-        return Never(FORGOTTEN, detail, VerdictResult.REFUSED)
+        return _forgotten(name, guard, fact, case)
     if guard.state is TransactionState.COMMITTED:
         return _committed(name, fact, case.position.offset)
     return _rejected(name, guard, fact, case)
+
+
+def _forgotten(name: str, guard: TransactionGuard, fact: TransactionFact, case: Case) -> Said:
+    """Return that nobody can tell; a letter of before may: an end is final, and a pass stays a pass."""
+    if not case.passed:
+        detail = f"{name} was started, and how it ended is forgotten"
+        return Never(FORGOTTEN, detail, VerdictResult.REFUSED)
+    if guard.state is TransactionState.REJECTED and (strange := _strange(name, guard, fact, case)):
+        return strange
+    return MET
 
 
 def _committed(name: str, fact: TransactionFact, offset: int) -> Said:
