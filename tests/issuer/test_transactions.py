@@ -36,7 +36,7 @@ def start(service: Service, node: str, tenant: str, request: str | None = None) 
 
 def commit(service: Service, node: str, tenant: str, number: int, request: str | None = None) -> int:
     """Commit one through a service of this process."""
-    asked = CommitTransaction(node, tenant, number, request_id=request, caller="c")
+    asked = CommitTransaction(tenant, number, node, request_id=request, caller="c")
     return service.authority().answer(asked, Deadline.after(20)).log_offset
 
 
@@ -191,7 +191,7 @@ def test_m_15_another_client_holds_a_kafka_transaction_open(fresh: Installation,
         deadlist = PartitionOffsets(state.genesis.intents_topic_id, [2])
         events_before = state.next_offset
 
-    asked = CommitTransaction("a", "t", 1, Ends(deadlist.topic_id, [2]), caller="c")
+    asked = CommitTransaction("t", 1, "a", Ends(deadlist.topic_id, [2]), caller="c")
     with pytest.raises(KafkaUnavailable, match="have not reached the deadlist"):
         service.authority().answer(asked, Deadline.after(5))
     with service.reader.state() as state:

@@ -196,7 +196,7 @@ class TransactionRules(SwitchedRules):
     def commit(self, log: Log, handle: Handle, ends: int) -> int | Done | Wait | Refused:
         """Return the event that commits a transaction, or what the call is answered."""
         deadlist = Ends("intents", [handle.ends]) if handle.ends else None
-        call = CommitTransaction(handle.node, TENANT, handle.transaction, deadlist)
+        call = CommitTransaction(TENANT, handle.transaction, handle.node, deadlist)
         return self._decide(log, call, f"{handle.request}-commit", handle.node, ends)
 
     def acknowledge(self, log: Log, handle: Handle, ends: int) -> int | Done | Wait | Refused:

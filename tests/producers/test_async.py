@@ -14,6 +14,7 @@ from sexton.producers import (
     AsyncReceipt,
     AsyncSexton,
     AsyncTenant,
+    AsyncTransaction,
     DeliveryFailed,
     DeliveryPending,
     EnvironmentFault,
@@ -25,6 +26,7 @@ from sexton.producers import (
     Receipt,
     Sexton,
     Tenant,
+    Transaction,
     UsageError,
 )
 from sexton.producers.testing import FakeAsyncSexton, FakeIssuer
@@ -45,13 +47,12 @@ def run(work: Callable[[FakeAsyncSexton], Coroutine[Any, Any, None]]) -> FakeAsy
     return asyncio.run(all_of_it())
 
 
-@pytest.mark.parametrize(("front", "real"), [(AsyncSexton, Sexton), (AsyncTenant, Tenant)])
+@pytest.mark.parametrize(
+    ("front", "real"), [(AsyncSexton, Sexton), (AsyncTenant, Tenant), (AsyncTransaction, Transaction)]
+)
 def test_p_2_a_front_has_every_call_with_its_arguments(front: type, real: type) -> None:
-    """P-2: what the blocking class offers the asyncio one offers, with the same names and defaults.
-
-    But for transactions: these have no asyncio front.
-    """
-    inner = {"renew", "relock", "end", "replacing", "limits", "transaction", "resume_transaction"}
+    """P-2: what the blocking class offers the asyncio one offers, with the same names and defaults."""
+    inner = {"renew", "relock", "end", "replacing", "limits", "keep_first"}
     for name, call in inspect.getmembers(real):
         if not name.startswith("_") and name not in inner:
             own = getattr(front, name)

@@ -65,7 +65,7 @@ class TransactionCalls(Calling):
         `unknown-tenant`, `unknown-transaction`, `transaction-forgotten`, `tenant-dropped`, `other-topic`.
         """
         ends = None if deadlist is None else Ends(deadlist.topic_id, list(deadlist.offsets))
-        asked = CommitTransaction(node, tenant, transaction, ends, request_id=request_id)
+        asked = CommitTransaction(tenant, transaction, node, ends, request_id=request_id)
         return self._call(asked, self._end(deadline)).log_offset
 
     def acknowledge_transaction(

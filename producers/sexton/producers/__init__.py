@@ -10,7 +10,9 @@ with Sexton.connect(node="node-7") as sexton:
 
 from __future__ import annotations
 
-from sexton.producers._async import AsyncReceipt, AsyncSexton, AsyncTenant
+from sexton.producers._async import AsyncSexton, AsyncTenant
+from sexton.producers._async_receipt import AsyncReceipt
+from sexton.producers._async_transaction import AsyncSave, AsyncTransaction
 from sexton.producers._client import Sexton
 from sexton.producers._emitter import Statistics
 from sexton.producers._errors import (
@@ -52,8 +54,10 @@ from sexton.schemas.events import ExpiresAt, KeyCondition, OnlyWhileExists, Unle
 
 __all__ = [
     "AsyncReceipt",
+    "AsyncSave",
     "AsyncSexton",
     "AsyncTenant",
+    "AsyncTransaction",
     "CommitBegun",
     "CommitRejected",
     "Committed",

@@ -7,91 +7,29 @@ tenant would hold up those that end the wait.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import contextvars
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
+from sexton.producers._async_calls import OnLoop, Turns, as_list, in_thread
+from sexton.producers._async_receipt import AsyncReceipt
+from sexton.producers._async_transaction import AsyncSave, AsyncTransaction
 from sexton.producers._client import Sexton
 from sexton.producers._emitter import Statistics
 from sexton.producers._errors import IndexNotWritten
-from sexton.producers._fork import notice_fork, renew_after_fork
 from sexton.producers._handle import IndexTurn, Tenant
 from sexton.producers._intents import KeyTerms, PrefixTerms
 from sexton.producers._issuer import Issuer
-from sexton.producers._limits import Deadline, Limits
-from sexton.producers._receipt import Receipt
-from sexton.producers._transport import Delivered
-from sexton.schemas.errors import EnvironmentFault, UsageError
+from sexton.producers._limits import Limits
+from sexton.schemas.errors import UsageError
 from sexton.schemas.generations import PackedGeneration
 from sexton.schemas.settings import Settings
 
-__all__ = ["AsyncReceipt", "AsyncSexton", "AsyncTenant"]
-
-_T = TypeVar("_T")
+__all__ = ["AsyncSexton", "AsyncTenant"]
 
 
-class AsyncReceipt:
-    """A receipt to await: `await receipt`, or `await receipt.wait(timeout)`."""
-
-    __slots__ = ("_hears", "_waiting", "receipt")
-
-    def __init__(self, receipt: Receipt) -> None:
-        self.receipt = receipt
-        self._waiting: set[Callable[[], None]] = set()
-        self._hears = False
-
-    @property
-    def intent_ids(self) -> tuple[str, ...]:
-        """The ids of the intents, in the order of their keys."""
-        return self.receipt.intent_ids
-
-    def done(self) -> bool:
-        """Return whether every intent was acknowledged or has failed."""
-        return self.receipt.done()
-
-    async def wait(self, timeout: float = 30.0) -> Mapping[str, Delivered]:
-        """Return where each intent stands, and raise, as `Receipt.wait` does; `timeout` is in seconds."""
-        loop, told = asyncio.get_running_loop(), asyncio.Event()
-
-        def tell() -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(told.set)
-
-        self._waiting.add(tell)  # first: what is reported from here on is told
-        try:
-            self._hear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    while not self.done():
-                        await told.wait()
-                        told.clear()
-        finally:
-            self._waiting.discard(tell)
-        return self.receipt.result(timeout)
-
-    def _hear(self) -> None:
-        """Be told of reports, once: a future keeps each that asks, however often somebody looks again."""
-        if not self._hears:
-            self._hears = True
-            for future in self.receipt.futures.values():
-                future.add_done_callback(self._tell)
-
-    def _tell(self, _: object) -> None:
-        for tell in list(self._waiting):
-            tell()
-
-    def __await__(self) -> Generator[Any, None, Mapping[str, Delivered]]:
-        return self.wait().__await__()
-
-    def __repr__(self) -> str:
-        return f"Async{self.receipt!r}"
-
-
-class AsyncTenant:
+class AsyncTenant(Turns):
     """A `Tenant` for asyncio: the same calls with the same errors; see there for what they promise.
 
     A cancelled call is not undone: it may have emitted, and ends in its own time.
@@ -99,16 +37,7 @@ class AsyncTenant:
 
     def __init__(self, tenant: Tenant) -> None:
         self.tenant = tenant
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """In a forked child: what the parent's tasks have locked stays locked."""
-        self._turn = asyncio.Lock()  # waits on the loop, not in a thread, for the calls before it
-        self._putting: asyncio.Task[Any] | None = None
-
-    def relock(self) -> None:
-        """Nothing: a loop's lock knows no threads."""
+        super().__init__()
 
     @property
     def name(self) -> str:
@@ -139,9 +68,9 @@ class AsyncTenant:
         **terms: Unpack[KeyTerms],
     ) -> AsyncReceipt:
         """Ask for keys to be deleted, as `Tenant.delete` does."""
-        listed = _listed(keys)
-        async with self._alone(timeout) as left:
-            receipt = await _in_thread(
+        listed = as_list(keys)
+        async with self._alone(self._seconds(timeout)) as left:
+            receipt = await in_thread(
                 lambda: self.tenant.delete(bucket, listed, timeout=left, any_key=any_key, **terms)
             )
         return AsyncReceipt(receipt)
@@ -162,8 +91,8 @@ class AsyncTenant:
         the intent is emitted. All else is as `Tenant.replace_index` has it: cancelling this call during `put`
         is one of the ways in which nobody knows whether the index was written.
         """
-        listed = _listed(unlinked)
-        async with self._alone(timeout) as left:
+        listed = as_list(unlinked)
+        async with self._alone(self._seconds(timeout)) as left:
             block = self.tenant.replacing(listed, None, bucket, left, any_key, **terms)
             not_written = IndexNotWritten("the call was cancelled before put was called")
 
@@ -171,7 +100,7 @@ class AsyncTenant:
                 with suppress(IndexNotWritten):
                     block.__exit__(IndexNotWritten, not_written, None)
 
-            turn = await _in_thread(block.__enter__, undo)
+            turn = await in_thread(block.__enter__, undo)
             self._putting = asyncio.current_task()
             try:
                 written = put()
@@ -183,37 +112,21 @@ class AsyncTenant:
                 if not block.__exit__(type(error), error, error.__traceback__):
                     raise
             else:
-                await _in_thread(lambda: block.__exit__(None, None, None))
+                await in_thread(lambda: block.__exit__(None, None, None))
             finally:
                 self._putting = None
         return AsyncReceipt(turn.receipt)
 
     async def detach(self) -> None:
         """Give the tenant back, as `Tenant.detach` does."""
-        async with self._alone(None):
-            await _in_thread(self.tenant.detach)
+        async with self._alone(self._seconds(None)):
+            await in_thread(self.tenant.detach)
 
     def __repr__(self) -> str:
         return f"Async{self.tenant!r}"
 
-    @asynccontextmanager
-    async def _alone(self, timeout: float | None) -> AsyncIterator[float]:
-        if self._putting is not None and self._putting is asyncio.current_task():
-            raise UsageError("put called back into the handle whose index it writes")
-        notice_fork()
-        turn = self._turn
-        deadline = Deadline(self.tenant.limits.call_timeout if timeout is None else timeout)
-        try:
-            async with asyncio.timeout(deadline.timeout):
-                await turn.acquire()
-        except TimeoutError as error:
-            raise EnvironmentFault(
-                f"another call of this handle did not end in {deadline.timeout:g} s"
-            ) from error
-        try:
-            yield deadline.left()
-        finally:
-            turn.release()
+    def _seconds(self, timeout: float | None) -> float:
+        return self.tenant.limits.call_timeout if timeout is None else timeout
 
 
 class AsyncSexton:
@@ -261,12 +174,48 @@ class AsyncSexton:
 
     async def attach(self, tenant: str) -> AsyncTenant:
         """Take a tenant and return its handle, as `Sexton.attach` does."""
-        return AsyncTenant(await _in_thread(lambda: self.sexton.attach(tenant)))
+        return AsyncTenant(await in_thread(lambda: self.sexton.attach(tenant)))
 
     async def re_attach(self) -> dict[str, AsyncTenant]:
         """Take a new generation of every tenant that this node holds, as `Sexton.re_attach` does."""
-        held = await _in_thread(self.sexton.re_attach)
+        held = await in_thread(self.sexton.re_attach)
         return {name: AsyncTenant(tenant) for name, tenant in held.items()}
+
+    async def transaction(
+        self,
+        tenant: str,
+        *,
+        prefix: str = "",
+        number_place: str = "last",
+        persist: AsyncSave | None = None,
+    ) -> AsyncTransaction:
+        """Start a tenant's next transaction, as `Sexton.transaction` does; `persist` runs on the loop."""
+        save = None if persist is None else OnLoop(persist)
+        return AsyncTransaction(
+            await in_thread(
+                lambda: self.sexton.transaction(
+                    tenant, prefix=prefix, number_place=number_place, persist=save
+                )
+            )
+        )
+
+    async def resume_transaction(
+        self,
+        state: Mapping[str, Any] | None,
+        *,
+        persist: AsyncSave | None = None,
+        tenant: str | None = None,
+        transaction: int | None = None,
+    ) -> AsyncTransaction:
+        """Return a handle of one that an earlier process has started, as `Sexton.resume_transaction` does."""
+        save = None if persist is None else OnLoop(persist)
+        return AsyncTransaction(
+            await in_thread(
+                lambda: self.sexton.resume_transaction(
+                    state, persist=save, tenant=tenant, transaction=transaction
+                )
+            )
+        )
 
     async def promise_delete(
         self,
@@ -280,8 +229,8 @@ class AsyncSexton:
         **terms: Unpack[KeyTerms],
     ) -> AsyncReceipt:
         """Ask for keys that their owner has given up for good, as `Sexton.promise_delete` does."""
-        listed = _listed(keys)
-        receipt = await _in_thread(
+        listed = as_list(keys)
+        receipt = await in_thread(
             lambda: self.sexton.promise_delete(
                 bucket,
                 listed,
@@ -308,7 +257,7 @@ class AsyncSexton:
         **terms: Unpack[PrefixTerms],
     ) -> AsyncReceipt:
         """Ask for everything under a prefix, as `Sexton.promise_delete_prefix` does."""
-        receipt = await _in_thread(
+        receipt = await in_thread(
             lambda: self.sexton.promise_delete_prefix(
                 bucket,
                 prefix,
@@ -329,11 +278,11 @@ class AsyncSexton:
 
     async def flush(self, timeout: float) -> int:
         """Wait until nothing is on its way, as `Sexton.flush` does."""
-        return await _in_thread(lambda: self.sexton.flush(timeout))
+        return await in_thread(lambda: self.sexton.flush(timeout))
 
     async def close(self, timeout: float | None = None) -> tuple[str, ...]:
         """Deliver what can be delivered in `timeout` seconds, as `Sexton.close` does."""
-        return await _in_thread(lambda: self.sexton.close(timeout))
+        return await in_thread(lambda: self.sexton.close(timeout))
 
     async def __aenter__(self) -> Self:
         return self
@@ -341,36 +290,7 @@ class AsyncSexton:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await _in_thread(lambda: self.sexton.__exit__(kind, error, trace))
+        await in_thread(lambda: self.sexton.__exit__(kind, error, trace))
 
     def __repr__(self) -> str:
         return f"Async{self.sexton!r}"
-
-
-def _listed(keys: Iterable[str] | None) -> Iterable[str] | None:
-    # A generator of the service's is run where the service runs, not in a thread.
-    return keys if keys is None or isinstance(keys, str | bytes) else list(keys)
-
-
-async def _in_thread(work: Callable[[], _T], undo: Callable[[_T], object] | None = None) -> _T:
-    """Return what `work` returns, from a thread of its own; if cancelled first, `undo` gets the result."""
-    future: concurrent.futures.Future[_T] = concurrent.futures.Future()
-    context = contextvars.copy_context()
-
-    def run() -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            result = context.run(work)
-        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    threading.Thread(target=run, name="sexton-call", daemon=True).start()
-    try:
-        return await asyncio.wrap_future(future)
-    except asyncio.CancelledError:
-        if undo is not None and not future.cancelled():
-            future.add_done_callback(lambda it: undo(it.result()) if it.exception() is None else None)
-        raise

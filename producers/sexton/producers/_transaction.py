@@ -19,7 +19,7 @@ from sexton.producers._errors import (
 )
 from sexton.producers._intents import Asking, KeyTerms, intents_for
 from sexton.producers._issuer import TransactionIssuer
-from sexton.producers._limits import Deadline
+from sexton.producers._limits import Deadline, Limits
 from sexton.producers._receipt import Receipt
 from sexton.producers._transaction_kept import KeptTransaction, Save
 from sexton.producers._transaction_state import Call, Phase, State
@@ -64,6 +64,11 @@ class Transaction(KeptTransaction):
         self._deadlist = Deadlist(emitter)
         self._horizons: dict[str, int] | None = None
         self._committed: Committed | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds of the connection's waits."""
+        return self._emitter.limits
 
     def delete(
         self,
@@ -275,7 +280,7 @@ class Transaction(KeptTransaction):
             self._names.allow_again(failed.action.place, failed.action.keys)
 
     def _deadline(self, timeout: float | None) -> Deadline:
-        return Deadline(self._emitter.limits.call_timeout if timeout is None else timeout)
+        return Deadline(self.limits.call_timeout if timeout is None else timeout)
 
 
 _BEFORE_DEADLIST = (Phase.OPEN, Phase.PUT, Phase.TORN)

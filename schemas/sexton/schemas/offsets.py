@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["PartitionOffsets"]
+__all__ = ["PartitionOffsets", "offset_at"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +14,8 @@ class PartitionOffsets:
 
     topic_id: str
     offsets: Sequence[int]
+
+
+def offset_at(offsets: Sequence[int], partition: int) -> int:
+    """Return the offset of a partition; one that the list does not reach was empty, or not there: 0."""
+    return offsets[partition] if partition < len(offsets) else 0

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sexton.issuer.access import HOLDERS
-from sexton.issuer.deadline import Deadline
-from sexton.issuer.operations.base import Change, Desk, Done, Made
-from sexton.issuer.operations.transacting import Number, TransactionDone, already
+from sexton.issuer.operations.base import Done, Made
+from sexton.issuer.operations.transacting import Ending
 from sexton.issuer.state import transaction_rules as rules
 from sexton.issuer.state.state import Request, State
 from sexton.issuer.state.transactions import Status
@@ -18,19 +17,16 @@ from sexton.schemas.errors import RequestRefused, UsageError
 __all__ = ["AcknowledgeTransaction"]
 
 
-class AcknowledgeTransaction(Change[TransactionDone], forbid_unknown_fields=True):
+class AcknowledgeTransaction(Ending, forbid_unknown_fields=True):
     """Say that every upload in the name of a transaction has ceased: its node, or an operator with a reason.
 
     The transaction's node gives an open one up by it; without `node` it is forced, and `why` is needed.
     """
 
-    tenant: Name
-    transaction: Number
     node: Name | None = None
     why: Name | None = None
 
     path = "/v1/transactions/acknowledge"
-    answer = TransactionDone
     roles = HOLDERS
     folds = (events.TransactionAcknowledged,)
     binding = "acknowledge-transaction"
@@ -44,24 +40,21 @@ class AcknowledgeTransaction(Change[TransactionDone], forbid_unknown_fields=True
         if (self.node is None) == (self.why is None):
             raise UsageError("give either the node, or why it is acknowledged in the node's place")
 
-    def leads_to(self) -> int:
-        """Return the transaction."""
-        return self.transaction
-
     def decide(self, state: State, made: Made) -> events.TransactionAcknowledged | Done:
         """Acknowledge it. Raises RequestRefused: `other-node`, `transaction-committed`, `transaction-open`
         for one that nobody but its node can give up, and what `transaction_of` raises.
         """
-        found = rules.transaction_of(state, self.tenant, self.transaction)
-        name = f"transaction {self.transaction} of {self.tenant}"
+        found = self.found(state)
         if self.node is not None and self.node != found.node:
-            raise RequestRefused("other-node", f"{name} was started by another node: {found.node}")
+            raise RequestRefused("other-node", f"{self.name} was started by another node: {found.node}")
         if found.status in (Status.REJECT_ACKNOWLEDGED, Status.COLLECTED):
-            return already(made.request_id, made.caller, self.binding, self.tenant, found)
+            return self.already(made.request_id, made.caller, found)
         if found.status is Status.COMMITTED:
-            raise RequestRefused("transaction-committed", f"{name} is committed")
+            raise RequestRefused("transaction-committed", f"{self.name} is committed")
         if found.status is Status.OPEN and self.node is None:
-            raise RequestRefused("transaction-open", f"{name} is open: its node may still write and commit")
+            raise RequestRefused(
+                "transaction-open", f"{self.name} is open: its node may still write and commit"
+            )
         forced_by = made.caller if self.node is None else None
         return events.TransactionAcknowledged(
             request_id=made.request_id,
@@ -74,10 +67,6 @@ class AcknowledgeTransaction(Change[TransactionDone], forbid_unknown_fields=True
             acknowledged_at=made.at,
         )
 
-    def answered(self, desk: Desk, done: Done, deadline: Deadline) -> TransactionDone:
-        """Return where the log proves it."""
-        return TransactionDone(done.log_offset, done.request_id, self.tenant, self.transaction)
-
     @classmethod
     def fault(cls, state: State, event: Any) -> str | None:
         """Of one that is rejected, or of an open one that its own node gives up."""
@@ -86,6 +75,6 @@ class AcknowledgeTransaction(Change[TransactionDone], forbid_unknown_fields=True
     @classmethod
     def change(cls, state: State, offset: int, event: Any, bound: Request) -> None:
         """From here on nothing is written in its name: what it wrote may go."""
-        owner = state._transacting(event.tenant, events.NumberPlace.FIRST)
+        owner = rules.transactions_of(state, event.tenant)
         owner.kept[event.transaction].move(Status.REJECT_ACKNOWLEDGED, offset)
         bound.granted[event.tenant] = event.transaction

@@ -5,53 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 from sexton.issuer.access import COLLECTORS
-from sexton.issuer.deadline import Deadline
-from sexton.issuer.operations.base import Change, Desk, Done, Made
-from sexton.issuer.operations.transacting import Number, TransactionDone, already
+from sexton.issuer.operations.base import Done, Made
+from sexton.issuer.operations.transacting import Ending
 from sexton.issuer.state import transaction_rules as rules
 from sexton.issuer.state.state import Request, State
 from sexton.issuer.state.transactions import Status
-from sexton.issuer.wire import Name
 from sexton.schemas import events
 from sexton.schemas.errors import RequestRefused
 
 __all__ = ["CollectTransaction"]
 
 
-class CollectTransaction(Change[TransactionDone], forbid_unknown_fields=True):
+class CollectTransaction(Ending, forbid_unknown_fields=True):
     """Say that nothing is left of a rejected transaction: a whole and exact listing has found nothing.
 
     Its state may be forgotten afterwards; until then what is guarded by its rejection still passes.
     """
 
-    tenant: Name
-    transaction: Number
-
     path = "/v1/transactions/collected"
-    answer = TransactionDone
     roles = COLLECTORS
     folds = (events.TransactionCollected,)
     binding = "collect-transaction"
 
-    def leads_to(self) -> int:
-        """Return the transaction."""
-        return self.transaction
-
     def decide(self, state: State, made: Made) -> events.TransactionCollected | Done:
         """Note it; raises RequestRefused `transaction-not-acknowledged` and what `transaction_of` raises."""
-        found = rules.transaction_of(state, self.tenant, self.transaction)
+        found = self.found(state)
         if found.status is Status.COLLECTED:
-            return already(made.request_id, made.caller, self.binding, self.tenant, found)
+            return self.already(made.request_id, made.caller, found)
         if found.status is not Status.REJECT_ACKNOWLEDGED:
-            message = f"transaction {self.transaction} of {self.tenant} is {found.status}"
+            message = f"{self.name} is {found.status}"
             raise RequestRefused("transaction-not-acknowledged", message)
         return events.TransactionCollected(
             made.request_id, made.caller, self.tenant, self.transaction, made.ends, made.at
         )
-
-    def answered(self, desk: Desk, done: Done, deadline: Deadline) -> TransactionDone:
-        """Return where the log proves it."""
-        return TransactionDone(done.log_offset, done.request_id, self.tenant, self.transaction)
 
     @classmethod
     def fault(cls, state: State, event: Any) -> str | None:
@@ -61,7 +47,7 @@ class CollectTransaction(Change[TransactionDone], forbid_unknown_fields=True):
     @classmethod
     def change(cls, state: State, offset: int, event: Any, bound: Request) -> None:
         """Let it be forgotten once all intents that stand below this event are settled."""
-        owner = state._transacting(event.tenant, events.NumberPlace.FIRST)
+        owner = rules.transactions_of(state, event.tenant)
         owner.kept[event.transaction].move(Status.COLLECTED, offset)
         state._close(owner, event.transaction, offset)
         bound.granted[event.tenant] = event.transaction

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from sexton.issuer.access import HOLDERS
-from sexton.issuer.deadline import Deadline
 from sexton.issuer.operations.barrier import Ends
-from sexton.issuer.operations.base import Change, Desk, Done, Made, Wait
-from sexton.issuer.operations.transacting import Number, TransactionDone, already
+from sexton.issuer.operations.base import Done, Made, Wait
+from sexton.issuer.operations.transacting import Ending
 from sexton.issuer.state import transaction_rules as rules
+from sexton.issuer.state.grants import check_alive
 from sexton.issuer.state.state import Request, State
 from sexton.issuer.state.transactions import Status
 from sexton.issuer.wire import Name
@@ -21,7 +21,7 @@ from sexton.schemas.events import PartitionOffsets
 __all__ = ["CommitTransaction"]
 
 
-class CommitTransaction(Change[TransactionDone], forbid_unknown_fields=True):
+class CommitTransaction(Ending, forbid_unknown_fields=True):
     """Make a transaction the visible one; `deadlist` has the offset behind its last deadlist intent.
 
     One offset for each partition of the intents topic; without it the transaction has no deadlist. Asked
@@ -29,12 +29,9 @@ class CommitTransaction(Change[TransactionDone], forbid_unknown_fields=True):
     """
 
     node: Name
-    tenant: Name
-    transaction: Number
     deadlist: Ends | None = None
 
     path = "/v1/transactions/commit"
-    answer = TransactionDone
     roles = HOLDERS
     folds = (events.TransactionCommitted,)
     binding = "commit-transaction"
@@ -43,10 +40,6 @@ class CommitTransaction(Change[TransactionDone], forbid_unknown_fields=True):
         """Return the tenant: Redis has to know of its commits."""
         return [self.tenant]
 
-    def leads_to(self) -> int:
-        """Return the transaction."""
-        return self.transaction
-
     def decide(self, state: State, made: Made) -> events.TransactionCommitted | Done | Wait:
         """Commit it once the end offsets have reached its deadlist: behind them it would be stale for ever.
 
@@ -54,17 +47,14 @@ class CommitTransaction(Change[TransactionDone], forbid_unknown_fields=True):
         `transaction-rejected`, which is final, `other-node`, `unknown-transaction`, `tenant-dropped`,
         `other-topic`, and what `transaction_of` raises.
         """
-        found = rules.transaction_of(state, self.tenant, self.transaction)
-        name = f"transaction {self.transaction} of {self.tenant}"
+        found = self.found(state)
         if found.node != self.node:
-            raise RequestRefused("other-node", f"{name} was started by another node: {found.node}")
+            raise RequestRefused("other-node", f"{self.name} was started by another node: {found.node}")
         if found.status is Status.COMMITTED:
-            return already(made.request_id, made.caller, self.binding, self.tenant, found)
+            return self.already(made.request_id, made.caller, found)
         if found.status is not Status.OPEN:
-            raise RequestRefused("transaction-rejected", f"{name} is rejected: {found.status}")
-        tenant = state.tenant(self.tenant)
-        if tenant is not None and tenant.dropped:
-            raise RequestRefused("tenant-dropped", f"the tenant was dropped: {self.tenant}", status=410)
+            raise RequestRefused("transaction-rejected", f"{self.name} is rejected: {found.status}")
+        check_alive(state, self.tenant)
         deadlist = None
         if self.deadlist is not None:
             deadlist = PartitionOffsets(self.deadlist.topic_id, self.deadlist.offsets)
@@ -84,10 +74,6 @@ class CommitTransaction(Change[TransactionDone], forbid_unknown_fields=True):
             return event
         return Wait("the end offsets of the intents topic have not reached the deadlist")
 
-    def answered(self, desk: Desk, done: Done, deadline: Deadline) -> TransactionDone:
-        """Return where the log proves it."""
-        return TransactionDone(done.log_offset, done.request_id, self.tenant, self.transaction)
-
     @classmethod
     def fault(cls, state: State, event: Any) -> str | None:
         """Only the newest started, open, for its own node, its deadlist below the end offsets."""
@@ -96,7 +82,7 @@ class CommitTransaction(Change[TransactionDone], forbid_unknown_fields=True):
     @classmethod
     def change(cls, state: State, offset: int, event: Any, bound: Request) -> None:
         """Make it the visible one and close its deadlist."""
-        owner = state._transacting(event.tenant, events.NumberPlace.FIRST)
+        owner = rules.transactions_of(state, event.tenant)
         found = owner.kept[event.transaction]
         found.move(Status.COMMITTED, offset)
         # The event's own end offsets, not the running maximum: what was written after they were read was

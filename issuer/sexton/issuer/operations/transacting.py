@@ -6,12 +6,15 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from sexton.issuer.operations.base import Done
-from sexton.issuer.state.state import Request
+from sexton.issuer.deadline import Deadline
+from sexton.issuer.operations.base import Change, Desk, Done
+from sexton.issuer.state import transaction_rules as rules
+from sexton.issuer.state.state import Request, State
 from sexton.issuer.state.transactions import Transaction
+from sexton.issuer.wire import Name
 from sexton.schemas.generations import MAX_GENERATION
 
-__all__ = ["Number", "Place", "TransactionDone", "already"]
+__all__ = ["Ending", "Number", "Place", "TransactionDone"]
 
 Number = Annotated[int, Meta(ge=1, le=MAX_GENERATION)]
 Place = Literal["first", "last"]
@@ -26,7 +29,34 @@ class TransactionDone(Struct):
     transaction: int
 
 
-def already(request_id: str, caller: str, operation: str, tenant: str, found: Transaction) -> Done:
-    """Return what an earlier call has led to: asked again under another id, the answer is the same."""
-    request = Request(caller, operation, found.node, 1, {0: found.changed}, {tenant: found.number})
-    return Done(request_id, request, is_ours=False)
+class Ending(Change[TransactionDone]):
+    """A call that moves one transaction on its way, and is answered by where the log proves it."""
+
+    tenant: Name
+    transaction: Number
+
+    answer = TransactionDone
+
+    @property
+    def name(self) -> str:
+        """Return the transaction, for people."""
+        return f"transaction {self.transaction} of {self.tenant}"
+
+    def leads_to(self) -> int:
+        """Return the transaction."""
+        return self.transaction
+
+    def found(self, state: State) -> Transaction:
+        """Return the transaction; raises what `transaction_of` raises."""
+        return rules.transaction_of(state, self.tenant, self.transaction)
+
+    def already(self, request_id: str, caller: str, found: Transaction) -> Done:
+        """Return what an earlier call has led to: asked again under another id, the answer is the same."""
+        request = Request(
+            caller, self.binding, found.node, 1, {0: found.changed}, {self.tenant: found.number}
+        )
+        return Done(request_id, request, is_ours=False)
+
+    def answered(self, desk: Desk, done: Done, deadline: Deadline) -> TransactionDone:
+        """Return where the log proves it."""
+        return TransactionDone(done.log_offset, done.request_id, self.tenant, self.transaction)

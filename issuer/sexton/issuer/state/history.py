@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from sexton.issuer.state.request_ids import instant_of
+from sexton.schemas.offsets import offset_at
 
 __all__ = ["KEPT_GRANTS", "KEPT_REQUESTS", "Cuts", "HasHistory", "RequestIds"]
 
@@ -64,14 +65,14 @@ class Cuts:
     def settle(self, unsettled: Sequence[int]) -> None:
         """Raise the floor, never lower it, and drop every window that has come to lie below it."""
         pairs = range(max(len(self.floor), len(unsettled)))
-        self.floor = [max(_at(self.floor, i), _at(unsettled, i)) for i in pairs]
+        self.floor = [max(offset_at(self.floor, i), offset_at(unsettled, i)) for i in pairs]
         while self._closed and self.below_floor(self._closed[0][0]):
             for owner in self._closed.popleft()[1]:
                 owner.forget_oldest()
 
     def below_floor(self, until: Sequence[int]) -> bool:
         """Return whether a window that ends there lies below the floor in every partition."""
-        return all(end <= _at(self.floor, i) for i, end in enumerate(until))
+        return all(end <= offset_at(self.floor, i) for i, end in enumerate(until))
 
 
 class RequestIds(Generic[_Bound]):
@@ -133,7 +134,3 @@ class RequestIds(Generic[_Bound]):
             self.mark = max(self.mark, instant)
             self._granted -= self._grants.pop(oldest)
             del self._bound[oldest]
-
-
-def _at(offsets: Sequence[int], partition: int) -> int:
-    return offsets[partition] if partition < len(offsets) else 0

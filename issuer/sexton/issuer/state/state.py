@@ -11,6 +11,7 @@ from sexton.issuer.state.transactions import Transactions
 from sexton.schemas import events
 from sexton.schemas.events import GenerationForm
 from sexton.schemas.generations import MAX_GENERATION, MAX_PACKED_PART
+from sexton.schemas.offsets import offset_at
 from sexton.schemas.windows import Window
 
 __all__ = ["Issue", "Node", "Numbered", "Request", "State", "Tenant"]
@@ -54,10 +55,10 @@ class Numbered:
         index = number - self.first
         if not 0 <= index < len(self.issues) or partition < 0:
             return None
-        start = _at(self.issues[index].high, partition)
+        start = offset_at(self.issues[index].high, partition)
         if index + 1 == len(self.issues):
             return Window(start)
-        return Window(start, _at(self.issues[index + 1].high, partition))
+        return Window(start, offset_at(self.issues[index + 1].high, partition))
 
     def forgotten_until(self, number: int, partition: int) -> int | None:
         """Return the offset at or below which the forgotten window of a number ended, None if it has none.
@@ -68,7 +69,7 @@ class Numbered:
         """
         if not 1 <= number < self.first or not self.issues or partition < 0:
             return None
-        return _at(self.issues[0].high, partition)
+        return offset_at(self.issues[0].high, partition)
 
     def forget_oldest(self) -> None:
         """Drop the window of the oldest, superseded number; `forgotten_until` says what is left."""
@@ -305,11 +306,6 @@ class State:
         return bound
 
 
-def _at(offsets: Sequence[int], partition: int) -> int:
-    """A partition that an event did not have was empty, or not there: its end offset is 0."""
-    return offsets[partition] if partition < len(offsets) else 0
-
-
 def _largest(one: Sequence[int], other: Sequence[int]) -> Iterable[int]:
     for i in range(max(len(one), len(other))):
-        yield max(_at(one, i), _at(other, i))
+        yield max(offset_at(one, i), offset_at(other, i))

@@ -6,6 +6,7 @@ before such an event is appended (designs: MVCC transactions, events and rules).
 
 from __future__ import annotations
 
+from sexton.issuer.state.grants import check_alive
 from sexton.issuer.state.state import State, Tenant
 from sexton.issuer.state.transactions import Status, Transaction, Transactions
 from sexton.schemas import events
@@ -25,8 +26,6 @@ __all__ = [
     "transaction_of",
     "transactions_of",
 ]
-
-REJECTED = (Status.REJECT_PENDING, Status.REJECT_ACKNOWLEDGED, Status.COLLECTED)
 
 
 def check_form(tenant: Tenant | None, name: str) -> None:
@@ -74,8 +73,7 @@ def check_startable(state: State, node: str, name: str, place: events.NumberPlac
     """
     tenant = state.tenant(name)
     check_form(tenant, name)
-    if tenant is not None and tenant.dropped:
-        raise RequestRefused("tenant-dropped", f"the tenant was dropped: {name}", status=410)
+    check_alive(state, name)
     if node in state.decommissioned:
         raise RequestRefused("node-decommissioned", f"the node was decommissioned: {node}", status=410)
     owner = None if tenant is None else tenant.transactions

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sexton.schemas.events import NumberPlace
+from sexton.schemas.offsets import offset_at
 from sexton.schemas.windows import Window
 
 __all__ = ["Closing", "Status", "Transaction", "Transactions"]
@@ -52,8 +53,8 @@ class Transaction:
 
     def window(self, partition: int) -> Window:
         """Return the window in one intents partition: open at its end until the commit."""
-        until = None if self.until is None else _at(self.until, partition)
-        return Window(_at(self.start, partition), until)
+        until = None if self.until is None else offset_at(self.until, partition)
+        return Window(offset_at(self.start, partition), until)
 
     def move(self, status: Status, offset: int) -> None:
         """Give it another status by the event at this log offset."""
@@ -117,7 +118,3 @@ class Closing:
     def forget_oldest(self) -> None:
         """Drop it: that it was started is still known, how it ended is not."""
         self.owner.kept.pop(self.number, None)
-
-
-def _at(offsets: Sequence[int], partition: int) -> int:
-    return offsets[partition] if partition < len(offsets) else 0
