@@ -121,19 +121,19 @@ def test_p_2_a_put_is_not_begun_for_a_commit_that_nobody_awaits() -> None:
             return await store.save(state, version)
 
         txn = await sexton.transaction("t", persist=save)
-        called: list[int] = []
+        called: list[str] = []
 
-        async def put() -> None:
-            called.append(1)
+        async def put(name: str) -> None:
+            called.append(name)
 
-        commit = asyncio.create_task(txn.commit(put))
+        commit = asyncio.create_task(txn.commit(lambda: put("nobody's")))
         await held.wait()  # the state that says "PUT under way" is being saved
         commit.cancel()
         with pytest.raises(asyncio.CancelledError):
             await commit
         go.set()
-        assert (await txn.commit(put)).log_offset >= 0
-        assert called == [1]
+        assert (await txn.commit(lambda: put("the next"))).log_offset >= 0
+        assert called == ["the next"]
 
     run(work)
 
