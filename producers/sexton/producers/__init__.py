@@ -14,6 +14,9 @@ from sexton.producers._async import AsyncReceipt, AsyncSexton, AsyncTenant
 from sexton.producers._client import Sexton
 from sexton.producers._emitter import Statistics
 from sexton.producers._errors import (
+    BoundaryLowered,
+    BoundaryUnreadable,
+    BoundaryVanished,
     CommitBegun,
     CommitRejected,
     ConnectionClosed,
@@ -26,6 +29,9 @@ from sexton.producers._errors import (
     KeyReused,
     ProducerFailed,
     QueueFull,
+    SequencedConflict,
+    SequencedNotWritten,
+    SequencedUnknown,
     StateNotSaved,
     Superseded,
     TransactionLost,
@@ -35,6 +41,9 @@ from sexton.producers._handle import Tenant
 from sexton.producers._intents import KeyTerms, PrefixTerms
 from sexton.producers._limits import Limits
 from sexton.producers._receipt import Receipt
+from sexton.producers._sequenced import SequencedWriter, sequenced
+from sexton.producers._sequenced_counts import SequencedStatistics
+from sexton.producers._sequenced_store import NoObject, SequencedStore, StoredObject
 from sexton.producers._transaction import Committed, Transaction
 from sexton.producers._transaction_kept import Save
 from sexton.producers._transport import Delivered
@@ -46,6 +55,7 @@ from sexton.schemas.errors import (
     KafkaUnavailable,
     RequestRefused,
     SextonError,
+    StoreUnavailable,
     UsageError,
 )
 from sexton.schemas.events import ExpiresAt, KeyCondition, OnlyWhileExists, UnlessWhole, Veto
@@ -54,6 +64,9 @@ __all__ = [
     "AsyncReceipt",
     "AsyncSexton",
     "AsyncTenant",
+    "BoundaryLowered",
+    "BoundaryUnreadable",
+    "BoundaryVanished",
     "CommitBegun",
     "CommitRejected",
     "Committed",
@@ -75,6 +88,7 @@ __all__ = [
     "KeyReused",
     "KeyTerms",
     "Limits",
+    "NoObject",
     "OnlyWhileExists",
     "PrefixTerms",
     "ProducerFailed",
@@ -82,10 +96,18 @@ __all__ = [
     "Receipt",
     "RequestRefused",
     "Save",
+    "SequencedConflict",
+    "SequencedNotWritten",
+    "SequencedStatistics",
+    "SequencedStore",
+    "SequencedUnknown",
+    "SequencedWriter",
     "Sexton",
     "SextonError",
     "StateNotSaved",
     "Statistics",
+    "StoreUnavailable",
+    "StoredObject",
     "Superseded",
     "Tenant",
     "Transaction",
@@ -94,4 +116,5 @@ __all__ = [
     "UnlessWhole",
     "UsageError",
     "Veto",
+    "sequenced",
 ]
