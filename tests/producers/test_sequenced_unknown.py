@@ -290,6 +290,19 @@ def test_a_listing_that_fails_is_not_an_empty_one(world: OnFake, store: Scripted
         world.writer().latest()
 
 
+def test_latest_leaves_out_what_a_store_lists_below_the_boundary(world: OnFake, store: Scripted) -> None:
+    """A store may ignore where a listing is to begin, and list in no order."""
+    writer = world.writer()
+    for id in (3, 4, 5):
+        writer.create(id, b"")
+    world.set(DEAD, b"4")
+    store.list_after = lambda *_: [MANIFESTS.key(id) for id in (5, 3, 4)]  # type: ignore[method-assign]
+    assert writer.latest() == (5, MANIFESTS.key(5))
+    world.set(MANIFESTS.key(5), None)
+    store.list_after = lambda *_: [MANIFESTS.key(id) for id in (3, 4)]  # type: ignore[method-assign]
+    assert writer.latest() is None
+
+
 @pytest.mark.parametrize("id", [0, -1, 2**63, 2**64, "1", 1.0, None])
 def test_b_2_an_id_that_no_intent_could_name_is_refused(world: OnFake, store: Scripted, id: Any) -> None:
     """B-2: 0 is dead from the start, above 2^63 - 1 nothing can be collected."""
