@@ -17,6 +17,7 @@ from tests.support.s3_state import MAX_KEY_BYTES, Bucket, Buckets, Deleted, Trai
 __all__ = ["Buckets", "Call", "Reply", "Traits", "answer", "error_reply", "keys_of"]
 
 _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
+_METADATA = "x-amz-meta-"
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _Escape = Callable[[str], str]
 
@@ -208,6 +209,7 @@ def _put(buckets: Buckets, call: Call, _: _Escape) -> Reply:
     if wanted is not None and old is not None and wanted.strip('"') != etag_of(old).strip('"'):
         raise Refused(412, "PreconditionFailed", "the object is another one")
     made = bucket.put(call.key, call.body)
+    made.metadata = {name: value for name, value in call.headers.items() if name.startswith(_METADATA)}
     versioned = {"x-amz-version-id": made.version_id} if bucket.versioning else {}
     return Reply(headers={"ETag": etag_of(call.body), **versioned})
 
@@ -240,6 +242,8 @@ def _get(buckets: Buckets, call: Call, _: _Escape) -> Reply:
         reply = error_reply(405, "MethodNotAllowed", "a marker") if by_version else None
         reply = reply or error_reply(404, "NoSuchKey", "there is no such object")
         return Reply(reply.status, reply.body, {**headers, "x-amz-delete-marker": "true"})
+    if call.headers.get("if-none-match") in ("*", etag_of(found.body)):
+        return Reply(304, headers={**headers, "ETag": etag_of(found.body)})
     if found.retain_until is not None:
         headers["x-amz-object-lock-mode"] = found.mode
         headers["x-amz-object-lock-retain-until-date"] = found.retain_until.isoformat()
@@ -251,6 +255,7 @@ def _get(buckets: Buckets, call: Call, _: _Escape) -> Reply:
             "ETag": etag_of(found.body),
             "Last-Modified": formatdate(found.written_at, usegmt=True),
             "Content-Type": "binary/octet-stream",
+            **found.metadata,
             **headers,
         },
     )

@@ -44,7 +44,7 @@ class Traits:
 
 @dataclass(slots=True)
 class Version:
-    """A version of an object, or a delete marker (`body` None); when it was written, and its locks."""
+    """A version of an object, or a delete marker (`body` None); when it was written, locks, metadata."""
 
     version_id: str
     body: bytes | None
@@ -52,6 +52,7 @@ class Version:
     mode: str = ""
     legal_hold: bool = False
     written_at: float = field(default_factory=time.time)
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_marker(self) -> bool:

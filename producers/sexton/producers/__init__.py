@@ -16,6 +16,9 @@ from sexton.producers._async_transaction import AsyncSave, AsyncTransaction
 from sexton.producers._client import Sexton
 from sexton.producers._emitter import Statistics
 from sexton.producers._errors import (
+    BoundaryLowered,
+    BoundaryUnreadable,
+    BoundaryVanished,
     CommitBegun,
     CommitRejected,
     ConnectionClosed,
@@ -28,6 +31,9 @@ from sexton.producers._errors import (
     KeyReused,
     ProducerFailed,
     QueueFull,
+    SequencedConflict,
+    SequencedNotWritten,
+    SequencedUnknown,
     StateNotSaved,
     Superseded,
     TransactionLost,
@@ -37,6 +43,9 @@ from sexton.producers._handle import Tenant
 from sexton.producers._intents import KeyTerms, PrefixTerms
 from sexton.producers._limits import Limits
 from sexton.producers._receipt import Receipt
+from sexton.producers._sequenced import SequencedWriter, sequenced
+from sexton.producers._sequenced_counts import SequencedStatistics
+from sexton.producers._sequenced_store import NoObject, SequencedStore, StoredObject
 from sexton.producers._transaction import Committed, Transaction
 from sexton.producers._transaction_kept import Save
 from sexton.producers._transport import Delivered
@@ -48,6 +57,7 @@ from sexton.schemas.errors import (
     KafkaUnavailable,
     RequestRefused,
     SextonError,
+    StoreUnavailable,
     UsageError,
 )
 from sexton.schemas.events import ExpiresAt, KeyCondition, OnlyWhileExists, UnlessWhole, Veto
@@ -58,6 +68,9 @@ __all__ = [
     "AsyncSexton",
     "AsyncTenant",
     "AsyncTransaction",
+    "BoundaryLowered",
+    "BoundaryUnreadable",
+    "BoundaryVanished",
     "CommitBegun",
     "CommitRejected",
     "Committed",
@@ -79,6 +92,7 @@ __all__ = [
     "KeyReused",
     "KeyTerms",
     "Limits",
+    "NoObject",
     "OnlyWhileExists",
     "PrefixTerms",
     "ProducerFailed",
@@ -86,10 +100,18 @@ __all__ = [
     "Receipt",
     "RequestRefused",
     "Save",
+    "SequencedConflict",
+    "SequencedNotWritten",
+    "SequencedStatistics",
+    "SequencedStore",
+    "SequencedUnknown",
+    "SequencedWriter",
     "Sexton",
     "SextonError",
     "StateNotSaved",
     "Statistics",
+    "StoreUnavailable",
+    "StoredObject",
     "Superseded",
     "Tenant",
     "Transaction",
@@ -98,4 +120,5 @@ __all__ = [
     "UnlessWhole",
     "UsageError",
     "Veto",
+    "sequenced",
 ]

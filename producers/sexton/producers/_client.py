@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, Unpack, cast
@@ -18,6 +18,7 @@ from sexton.producers._intents import Asking, KeyTerms, PrefixTerms, intents_for
 from sexton.producers._issuer import FirstFormIssuer, Issuer, open_issuer
 from sexton.producers._limits import Limits
 from sexton.producers._receipt import Receipt
+from sexton.producers._sequenced import SequencedWriter, sequenced
 from sexton.producers._settings import with_arguments
 from sexton.producers._transaction_start import StartsTransactions
 from sexton.schemas import events
@@ -216,6 +217,18 @@ class Sexton(StartsTransactions):
             self._authority().drop(tenant)
             self._end(tenant, Detached(f"the tenant was dropped: {tenant}"))
         return self._emitter.send(prepared, timeout)
+
+    def sequenced(
+        self,
+        s3: Any,
+        bucket: str,
+        root: str,
+        name: str,
+        *,
+        nonce_of: Callable[[bytes], str | None] | None = None,
+    ) -> SequencedWriter:
+        """Return a writer of sequenced metadata: `sexton.producers.sequenced`, which needs no connection."""
+        return sequenced(s3, bucket, root, name, nonce_of=nonce_of)
 
     def statistics(self) -> Statistics:
         """Return how many intents were emitted; they add up: delivered + failed + pending."""

@@ -14,10 +14,17 @@ SextonError
 │   ├── CommitRejected        a newer transaction has doomed this one: end its uploads, then acknowledge
 │   ├── TransactionLost       nobody knows how far it got: end its uploads, then acknowledge
 │   ├── TransactionOver       it is committed, or acknowledged
-│   └── StateNotSaved         another process has resumed it, or its state cannot be kept: nothing more
+│   ├── StateNotSaved         another process has resumed it, or its state cannot be kept: nothing more
+│   ├── BoundaryVanished      a boundary that was seen is gone: the writer must stop
+│   ├── BoundaryLowered       the boundary is lower than it was: the writer must stop
+│   └── BoundaryUnreadable    the boundary is no number: the writer must stop
 ├── IndexNotWritten           raised *by the service's own* `put`: the index was certainly not written
+├── SequencedConflict         the id is taken, or collected already: read `latest()`, and build on that
+├── SequencedUnknown          nobody knows whether the file stands: `confirm()`, or read `latest()`
+├── SequencedNotWritten       the store refused the file: it was certainly not written
 ├── EnvironmentFault
 │   ├── IssuerUnavailable
+│   ├── StoreUnavailable      the service's store did not answer; nothing was written by that call
 │   └── KafkaUnavailable
 │       ├── QueueFull         no room in the send queue before the deadline; those intents were not sent
 │       ├── DeliveryFailed    Kafka did not take an intent, or did not say so; `intent_ids` names them
@@ -33,6 +40,9 @@ from collections.abc import Sequence
 from sexton.schemas.errors import KafkaUnavailable, SextonError, UsageError
 
 __all__ = [
+    "BoundaryLowered",
+    "BoundaryUnreadable",
+    "BoundaryVanished",
     "CommitBegun",
     "CommitRejected",
     "ConnectionClosed",
@@ -45,6 +55,9 @@ __all__ = [
     "KeyReused",
     "ProducerFailed",
     "QueueFull",
+    "SequencedConflict",
+    "SequencedNotWritten",
+    "SequencedUnknown",
     "StateNotSaved",
     "Superseded",
     "TransactionLost",
@@ -108,6 +121,63 @@ class StateNotSaved(HandleUnusable):
     """The service's own `save` refused: another process has resumed the transaction, or its store is away.
 
     Nothing was sent after it and nothing more is; resume from the state that is stored.
+    """
+
+
+class BoundaryVanished(HandleUnusable):
+    """A boundary that this writer has seen is gone: nobody can tell any more which ids are dead."""
+
+    usual_hint = "stop writing; put the boundary back, at least as high as it was, then make a new writer"
+
+
+class BoundaryLowered(HandleUnusable):
+    """The boundary is lower than this writer has seen it: it was restored from a copy, or written by hand."""
+
+    usual_hint = "stop writing; raise the boundary to what it was at least, then make a new writer"
+
+
+class BoundaryUnreadable(HandleUnusable):
+    """The boundary object holds no number of 64 bits."""
+
+    usual_hint = "stop writing; restore the boundary, at least as high as it was, then make a new writer"
+
+
+class SequencedConflict(SextonError):
+    """The file was not created, or is not the one to build on: read `latest()`, and begin again from there.
+
+    `boundary` is None where another one's file has the id. Otherwise the id lies at or below that boundary:
+    this writer was too slow by more than the collector's age limit. Its file may stand, as garbage; whether
+    others had seen it before it was collected is not known.
+    """
+
+    usual_hint = "read latest(), apply the change to that, and create the id after it"
+
+    def __init__(self, message: str, boundary: int | None = None) -> None:
+        self.boundary = boundary
+        super().__init__(message)
+
+
+class SequencedUnknown(SextonError):
+    """Nobody knows whether the file stands, or stood: it may, or may not, or may still come.
+
+    Where `final` is False, `confirm()` continues that very create, and the writer begins no other one before.
+    Where it is True nothing can tell any more: read `latest()` and look whether it holds the change.
+    """
+
+    def __init__(self, message: str, *, final: bool, hint: str | None = None) -> None:
+        self.final = final
+        usual = _LOOK if final else "call confirm(), which continues that create, or make a new writer"
+        super().__init__(message, hint=hint or usual)
+
+
+_LOOK = "read latest() and look whether it holds the change, before it is made again"
+
+
+class SequencedNotWritten(SextonError):
+    """The file was certainly not written; also for a store's own `put_if_absent` to raise.
+
+    There only for a definite refusal (for example 403) of a request that was sent once.
+    A timeout, a lost connection or a 5xx is not one.
     """
 
 

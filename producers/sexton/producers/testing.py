@@ -7,7 +7,9 @@ assert sexton.keys == ["layer-1-00000001"]
 
 from __future__ import annotations
 
-from typing import Any, Self
+import hashlib
+import threading
+from typing import Any, Literal, Self
 
 from sexton.issuer.testing import FakeIssuer as IssuerInMemory
 from sexton.producers._async import AsyncSexton
@@ -16,15 +18,17 @@ from sexton.producers._emitter import Emitter
 from sexton.producers._errors import ConnectionClosed, ProducerFailed
 from sexton.producers._issuer import Issuer
 from sexton.producers._limits import Deadline, Limits
+from sexton.producers._sequenced_store import NoObject, StoredObject
 from sexton.producers._settings import with_arguments
 from sexton.producers._transport import Delivered, Record, Report
 from sexton.schemas import records
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import UsageError
 from sexton.schemas.events import DeletionIntent
+from sexton.schemas.sequenced import Namespace, boundary_text
 from sexton.schemas.settings import Settings, load
 
-__all__ = ["FakeAsyncSexton", "FakeIssuer", "FakeSexton", "FakeTransport"]
+__all__ = ["FakeAsyncSexton", "FakeIssuer", "FakeSexton", "FakeStore", "FakeTransport"]
 
 _OF_CONNECT = frozenset({"limits", "bucket", "form", "number", "any_key"})  # the rest are settings
 
@@ -160,6 +164,89 @@ class FakeSexton(Sexton):
     def keys(self) -> list[str]:
         """The keys of all these intents."""
         return [key for intent in self.intents for key in intent.action.keys]
+
+
+class FakeStore:
+    """A store in memory for writers of sequenced metadata, with real conditions; share it between writers.
+
+        store = FakeStore()
+        manifest = sequenced(store, "bucket", "db", "manifest")
+
+    Set `away` to have every call fail, `put_fails` to have the next PUT fail: "before" it has an effect,
+    "after" it, or "late", after which `land` writes what was sent, under the condition that it carries.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], StoredObject] = {}
+        self.away = False
+        self.put_fails: str | None = None
+        self._late: list[tuple[str, str, bytes, str | None]] = []
+        self._lock = threading.Lock()
+
+    def put_if_absent(self, bucket: str, key: str, body: bytes, nonce: str | None) -> bool:
+        """Keep an object if there is none."""
+        self._answer()
+        how, self.put_fails = self.put_fails, None
+        if how == "late":
+            self._late.append((bucket, key, body, nonce))
+        if how in ("before", "late"):
+            raise TimeoutError("the put timed out")
+        written = self._put(bucket, key, body, nonce)
+        if how == "after":
+            raise TimeoutError("the put timed out")
+        return written
+
+    def get_if_changed(
+        self, bucket: str, key: str, etag: str | None
+    ) -> StoredObject | Literal[NoObject.ABSENT, NoObject.UNCHANGED]:
+        """Return an object."""
+        self._answer()
+        found = self.objects.get((bucket, key))
+        if found is None:
+            return NoObject.ABSENT
+        return NoObject.UNCHANGED if found.etag == etag else found
+
+    def list_after(self, bucket: str, prefix: str, after: str) -> list[str]:
+        """Return the keys in their order."""
+        self._answer()
+        with self._lock:
+            keys = [key for of, key in self.objects if of == bucket]
+        return sorted(key for key in keys if key.startswith(prefix) and key > after)
+
+    def land(self) -> None:
+        """Carry out the PUTs that failed late."""
+        late, self._late = self._late, []
+        for put in late:
+            self._put(*put)
+
+    def collect(self, bucket: str, root: str, name: str, boundary: int) -> None:
+        """Do what the collector does: raise the boundary, then delete the files up to it."""
+        namespace = Namespace(root, name)
+        self.set(bucket, namespace.boundary_key, boundary_text(boundary))
+        for of, key in list(self.objects):
+            id = namespace.id_of(key)
+            if of == bucket and id is not None and id <= boundary:
+                del self.objects[of, key]
+
+    def set(self, bucket: str, key: str, body: bytes | None) -> None:
+        """Put an object whatever is there, or take it away."""
+        with self._lock:
+            if body is None:
+                self.objects.pop((bucket, key), None)
+            else:
+                self.objects[bucket, key] = StoredObject(body, f'"{hashlib.sha256(body).hexdigest()}"')
+
+    def _put(self, bucket: str, key: str, body: bytes, nonce: str | None) -> bool:
+        with self._lock:
+            if (bucket, key) in self.objects:
+                return False
+            etag = f'"{hashlib.sha256(body).hexdigest()}"'
+            self.objects[bucket, key] = StoredObject(body, etag, nonce)
+            return True
+
+    def _answer(self) -> None:
+        if self.away:
+            raise ConnectionError("the store is away")
 
 
 class FakeAsyncSexton(AsyncSexton):
