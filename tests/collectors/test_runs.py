@@ -103,7 +103,7 @@ def test_g_6_twice_at_once(collecting: Collecting) -> None:
     collecting.put(f"{dropped}/a")
     runs = [collecting.start("--emit", "--max-share", "1.0") for _ in range(2)]
     for run in runs:
-        out, err = run.communicate(timeout=60)
+        out, err = run.communicate(timeout=150)
         assert run.returncode == 0, (out, err)
 
     found = collecting.emitted()
@@ -173,7 +173,7 @@ def test_every_some_time_until_sigterm(collecting: Collecting) -> None:
         until(lambda: any(collecting.reports.last(scope) for scope in [_scope(collecting)]))
     finally:
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=100)
     assert process.returncode == 0, err
     ended = [json.loads(line) for line in err.splitlines() if line.startswith("{")][-1]
     assert ended["event"] == "stopped"

@@ -173,7 +173,7 @@ class TestNothingIsLeftBehind:
             up.send_signal(number)
             time.sleep(0.1)
             up.send_signal(number)  # an impatient second one must not cut the clean-up short
-            output, _ = up.communicate(timeout=60)
+            output, _ = up.communicate(timeout=150)
 
         assert (up.returncode, output) == (130, "")
         assert _processes_of(folder) == []

@@ -43,7 +43,7 @@ def test_no_command_prints_a_secret() -> None:
             stderr=subprocess.STDOUT,
             text=True,
         )
-    reported = {command: process.communicate(timeout=120)[0] for command, process in running.items()}
+    reported = {command: process.communicate(timeout=250)[0] for command, process in running.items()}
 
     assert {command: process.returncode for command, process in running.items()} == COMMANDS
     assert [command for command in COMMANDS if MARKER in reported[command]] == []

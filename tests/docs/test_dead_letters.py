@@ -86,7 +86,7 @@ def test_the_commands_about_dead_letters_work(installation: Installation) -> Non
     printed = {}
     for command in commands:
         done = subprocess.run(
-            command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60,
+            command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=150,
             check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

@@ -45,7 +45,7 @@ def test_a_missing_bucket_waits_as_the_page_shows(installation: Installation) ->
     for command in block.splitlines():
         done = subprocess.run(
             command, shell=True, cwd=pages.ROOT, env=environment(installation), capture_output=True,
-            text=True, timeout=120, check=False,
+            text=True, timeout=250, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         printed.append(f"$ {command}\n{done.stdout}" if done.stdout else "")

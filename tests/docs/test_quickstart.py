@@ -67,7 +67,7 @@ def test_the_readmes_example_asks_for_a_deletion(installation: Installation) -> 
 
     done = subprocess.run(
         [sys.executable, "-c", example], env=environment(installation), capture_output=True, text=True,
-        timeout=60, check=False,
+        timeout=150, check=False,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr

@@ -26,7 +26,7 @@ def run(installation: Installation, *arguments: str) -> subprocess.CompletedProc
         env=installation.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
 
@@ -85,7 +85,7 @@ def test_serve_refuses_tls_files_that_it_cannot_load(
             path.write_text("no PEM")
 
     done = subprocess.run(
-        [*COMMAND, "serve", "--port", "0"], env=env, capture_output=True, text=True, timeout=60, check=False
+        [*COMMAND, "serve", "--port", "0"], env=env, capture_output=True, text=True, timeout=150, check=False
     )
 
     assert done.returncode == 2

@@ -176,7 +176,7 @@ def run(installation: Installation, *arguments: str) -> subprocess.CompletedProc
         env=installation.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
 

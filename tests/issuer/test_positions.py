@@ -55,7 +55,7 @@ def test_end_offsets_asked_for_in_the_last_moment(shared: Installation) -> None:
         env=shared.environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
 

@@ -33,7 +33,7 @@ def run(installation: Installation, *arguments: str) -> subprocess.CompletedProc
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
 

@@ -135,7 +135,7 @@ assert all(os.waitpid(child, 0)[1] == 0 for child in children)
 def run(code: str) -> str:
     """Run code in a process of its own, to its end, and return what it has said."""
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=150, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

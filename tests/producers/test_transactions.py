@@ -370,7 +370,7 @@ with FakeSexton("n") as sexton:
         [sys.executable, "-c", f"{GREEN['eventlet']}\n{body}"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
     said = "there are no transactions under eventlet\n"

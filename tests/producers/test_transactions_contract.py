@@ -304,7 +304,7 @@ with Sexton.connect("node-7") as sexton:
         [sys.executable, "-c", f"{GREEN['gevent']}\n{body}"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -70,7 +70,7 @@ def emit(program: Path, installation: Installation) -> Emit:
         ]  # fmt: skip
         done = subprocess.run(
             command, env={**installation.environment, **(env or {})}, capture_output=True, text=True,
-            timeout=90, check=False,
+            timeout=200, check=False,
         )  # fmt: skip
         assert done.returncode == (0 if refused is None else 1), done.stderr
         assert (refused or "") in done.stderr

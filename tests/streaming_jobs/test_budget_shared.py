@@ -202,7 +202,7 @@ def test_two_processes_share_one_budget(board: RedisBoard, server: Server) -> No
 
     command = [sys.executable, "-c", SENDER, server.url, "7"]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    counts = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
+    counts = [json.loads(process.communicate(timeout=150)[0]) for process in processes]
 
     assert sum(counts) <= 5_000 * 8
     assert min(counts) >= 0.2 * sum(counts)

@@ -132,7 +132,7 @@ def test_p_6_an_encrypted_key_needs_its_password(tmp_path: Path) -> None:
     given = leaf(tmp_path, serialization.PrivateFormat.PKCS8)
     new = str(tmp_path / "locked.key")
     command = ["openssl", "pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES", "-passout", "pass:p", "-out", new]
-    subprocess.run([*command, "-in", given["ssl.key.location"]], check=True, capture_output=True, timeout=60)
+    subprocess.run([*command, "-in", given["ssl.key.location"]], check=True, capture_output=True, timeout=150)
     locked = {**given, "ssl.key.location": new}
 
     with pytest.raises(InvalidSettings, match=r": ssl.key.password$"):

@@ -44,7 +44,7 @@ def test_paths_with_a_space_reach_the_jvm_whole(tmp_path: Path) -> None:
         env={**os.environ, **env, "SPARK_HOME": str(folder / "spark")},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
 

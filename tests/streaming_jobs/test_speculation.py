@@ -112,7 +112,7 @@ def test_tasks_on_two_workers_delete_once(
         env={**os.environ, **env, **SHORT_LIVED},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
 

@@ -108,7 +108,7 @@ def replaced_with_the_sdk(chain: Chain, store: ObjectStore, reaper: Running, ten
     assert reasons(chain)[asked] == ("deleted", "pass")
 
 
-def test_m_1_m_9_m_15_two_nodes_and_one_commit(chain: Chain, store: ObjectStore) -> None:
+def test_m_1_m_4_m_9_m_15_two_nodes_and_one_commit(chain: Chain, store: ObjectStore) -> None:
     """M-1, M-3 to M-6, M-9, M-15, M-16: of two that are open one is committed; each deletes its own."""
     t, below = "moss", "tenants/moss/"
     for key in ("seg.1", "old.1", "seg.2", "seg.3", "24/seg.2"):

@@ -84,7 +84,7 @@ class Brokers:
         file.write_text(text, encoding="utf-8")
         arguments = ["format", f"--cluster-id={identity}", "-c", str(file)]
         command = self._java.command(*_SMALL, *self._options, "kafka.tools.StorageTool", *arguments)
-        subprocess.run(command, check=True, capture_output=True, timeout=120)
+        subprocess.run(command, check=True, capture_output=True, timeout=250)
 
 
 def _name(node: int) -> str:

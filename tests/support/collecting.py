@@ -96,7 +96,7 @@ class Collecting:
         `patch` is code that the process runs first.
         """
         process = self.start(*arguments, patch=patch, **env)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=250)
         assert process.returncode == code, (process.returncode, out, err)
         return out
 

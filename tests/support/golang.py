@@ -61,7 +61,7 @@ def _ask(program: Path, environ: Mapping[str, str]) -> tuple[int, int, int] | No
             env={**environ, "GOTOOLCHAIN": "local"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=150,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -159,7 +159,7 @@ class SecuredBroker:
         properties = str(self.folder / "server.properties")
         arguments = ["format", f"--cluster-id={identity}", "-c", properties, *users]
         subprocess.run(
-            [*command, "kafka.tools.StorageTool", *arguments], check=True, capture_output=True, timeout=120
+            [*command, "kafka.tools.StorageTool", *arguments], check=True, capture_output=True, timeout=250
         )
 
 
@@ -234,7 +234,7 @@ def _certificates(folder: Path) -> None:
     (folder / "client-pbes2.key").write_bytes(_key(client, PASSWORD))
     convert = ["openssl", "pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES", "-passout", f"pass:{PASSWORD}"]
     places = ["-in", str(folder / "client.key"), "-out", str(folder / "client-locked.key")]
-    subprocess.run([*convert, *places], check=True, capture_output=True, timeout=60)
+    subprocess.run([*convert, *places], check=True, capture_output=True, timeout=150)
     client.private_key_pem.write_to_path(folder / "client-old.key")
     private = serialization.load_pem_private_key(client.private_key_pem.bytes(), None)
     certificate = load_pem_x509_certificate(_chain(client))
