@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.support.producing import run
 
 from sexton.producers import (
     AsyncReceipt,
@@ -34,17 +35,6 @@ from sexton.schemas.events import DeletionIntent
 
 Arrived = Callable[[], list[DeletionIntent]]
 NOBODY = "127.0.0.1:1"
-
-
-def run(work: Callable[[FakeAsyncSexton], Coroutine[Any, Any, None]]) -> FakeAsyncSexton:
-    """Run work with a fake connection, which is closed afterwards, and return that."""
-
-    async def all_of_it() -> FakeAsyncSexton:
-        async with FakeAsyncSexton("node-7") as sexton:
-            await work(sexton)
-        return sexton
-
-    return asyncio.run(all_of_it())
 
 
 @pytest.mark.parametrize(

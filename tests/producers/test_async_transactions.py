@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from tests.support.producing import run
 
 from sexton.producers import (
     AsyncTransaction,
@@ -20,17 +20,6 @@ from sexton.producers import (
 )
 from sexton.producers.testing import FakeAsyncSexton
 from sexton.schemas.events import TransactionGuard
-
-
-def run(work: Callable[[FakeAsyncSexton], Coroutine[Any, Any, None]]) -> FakeAsyncSexton:
-    """Run work with a fake connection, which is closed afterwards, and return that."""
-
-    async def all_of_it() -> FakeAsyncSexton:
-        async with FakeAsyncSexton("node-7") as sexton:
-            await work(sexton)
-        return sexton
-
-    return asyncio.run(all_of_it())
 
 
 class Store:

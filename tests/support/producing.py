@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from sexton.consumers.topics import read
@@ -9,12 +11,12 @@ from sexton.deploy.local import Installation
 from sexton.issuer.api import Issuer
 from sexton.issuer.client import IssuerClient
 from sexton.producers import Limits, Sexton
-from sexton.producers.testing import FakeIssuer, FakeSexton
+from sexton.producers.testing import FakeAsyncSexton, FakeIssuer, FakeSexton
 from sexton.schemas.codec import Codec
 from sexton.schemas.events import DeletionIntent
 from sexton.schemas.settings import Settings
 
-__all__ = ["Fake", "Losing", "Real"]
+__all__ = ["Fake", "Losing", "Real", "run"]
 
 
 class Real:
@@ -94,3 +96,14 @@ class Losing:
             return answer
 
         return made
+
+
+def run(work: Callable[[FakeAsyncSexton], Coroutine[Any, Any, None]]) -> FakeAsyncSexton:
+    """Run work with a fake connection, which is closed afterwards, and return that."""
+
+    async def all_of_it() -> FakeAsyncSexton:
+        async with FakeAsyncSexton("node-7") as sexton:
+            await work(sexton)
+        return sexton
+
+    return asyncio.run(all_of_it())

@@ -22,6 +22,7 @@ from sexton.producers._handle import IndexTurn, Tenant
 from sexton.producers._intents import KeyTerms, PrefixTerms
 from sexton.producers._issuer import Issuer
 from sexton.producers._limits import Limits
+from sexton.producers._transaction_kept import Save
 from sexton.schemas.errors import UsageError
 from sexton.schemas.generations import PackedGeneration
 from sexton.schemas.settings import Settings
@@ -190,13 +191,9 @@ class AsyncSexton:
         persist: AsyncSave | None = None,
     ) -> AsyncTransaction:
         """Start a tenant's next transaction, as `Sexton.transaction` does; `persist` runs on the loop."""
-        save = None if persist is None else OnLoop(persist)
+        start, save = self.sexton.transaction, _save(persist)
         return AsyncTransaction(
-            await in_thread(
-                lambda: self.sexton.transaction(
-                    tenant, prefix=prefix, number_place=number_place, persist=save
-                )
-            )
+            await in_thread(lambda: start(tenant, prefix=prefix, number_place=number_place, persist=save))
         )
 
     async def resume_transaction(
@@ -208,13 +205,9 @@ class AsyncSexton:
         transaction: int | None = None,
     ) -> AsyncTransaction:
         """Return a handle of one that an earlier process has started, as `Sexton.resume_transaction` does."""
-        save = None if persist is None else OnLoop(persist)
+        resume, save = self.sexton.resume_transaction, _save(persist)
         return AsyncTransaction(
-            await in_thread(
-                lambda: self.sexton.resume_transaction(
-                    state, persist=save, tenant=tenant, transaction=transaction
-                )
-            )
+            await in_thread(lambda: resume(state, persist=save, tenant=tenant, transaction=transaction))
         )
 
     async def promise_delete(
@@ -294,3 +287,7 @@ class AsyncSexton:
 
     def __repr__(self) -> str:
         return f"Async{self.sexton!r}"
+
+
+def _save(persist: AsyncSave | None) -> Save | None:
+    return None if persist is None else OnLoop(persist)
