@@ -12,7 +12,9 @@ from tests.support.collecting import Collecting, lines
 from tests.support.commands import Command
 
 from sexton.deploy.local import Installation
-from sexton.schemas.events import OutcomeKind
+from sexton.issuer.client import IssuerClient, TransactionStatus
+from sexton.schemas.events import NumberPlace, OutcomeKind
+from sexton.streaming_jobs.collectors.transactions.room import ROOM as TRANSACTIONS
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
 HIDDEN = """
@@ -33,9 +35,10 @@ def findings_of(out: str) -> tuple[dict[str, Any], list[Any]]:
     found = []
     for each in rest:
         finding = each["finding"]
-        for name in ("emitted_at", "emitter", "vetoes"):
-            finding["intent"].pop(name)
-        finding["intent"]["action"]["DeletePrefix"].pop("written_before")
+        if finding["intent"] is not None:
+            for name in ("emitted_at", "emitter", "vetoes"):
+                finding["intent"].pop(name)
+            finding["intent"]["action"]["DeletePrefix"].pop("written_before")
         found.append(finding)
     return facts, sorted(found, key=json.dumps)
 
@@ -60,6 +63,42 @@ def test_both_ways_report_the_same(collecting: Collecting) -> None:
     assert (facts["objects"], facts["garbage_objects"]) == (247, 123)
     assert len(found) == 3
     assert findings_of(spark) == (facts, found)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("place", NumberPlace)
+def test_m_5_rejected_transactions_are_found_on_spark_as_here(
+    collecting: Collecting, place: NumberPlace
+) -> None:
+    """M-5: over many ranges each object counts once, and what is left of nothing is told to the issuer."""
+    collecting.room, collecting.prefix = TRANSACTIONS, "data/{tenant}/"
+    name = f"tx-ways-{place.value}-{collecting.bucket}"
+    with IssuerClient.of(collecting.settings) as issuer:
+        for number in (1, 2, 3):
+            issuer.start_transaction(f"node-{number}", name, number_place=place)
+        for number in (1, 2):
+            issuer.acknowledge_transaction(name, number, f"node-{number}")
+        form = "f{0}/{1:02}.{2}" if place is NumberPlace.LAST else "{2}/f{0}/{1:02}"
+        keys = [form.format(n % 7, n, m) for n in range(40) for m in (1, 3)]
+        collecting.put(f"{name}/index", *(f"{name}/{key}" for key in keys))
+        arguments = ("--format", "json", "--max-share", "1.0")
+
+        here, spark = collecting.command(*arguments), collecting.command(*arguments, "--spark")
+        facts, found = findings_of(here)
+        assert findings_of(spark) == (facts, found)
+        assert facts["garbage_objects"] == 40
+        assert {each["state"] for each in found if each["tenant"] == name} == {"ask", "nothing-left"}
+
+        asked = collecting.command(*arguments, "--spark", "--emit")
+        told = [each["finding"] for each in lines(asked)[1:]]
+        assert {each["state"] for each in told if each["tenant"] == name} == {"ask", "collected"}
+        state = issuer.transactions(name)
+    assert state is not None
+    assert {each.transaction: each.status for each in state.transactions} == {
+        1: TransactionStatus.REJECT_ACKNOWLEDGED,
+        2: TransactionStatus.COLLECTED,
+        3: TransactionStatus.OPEN,
+    }
 
 
 @pytest.mark.spark
