@@ -81,6 +81,8 @@ def test_m_5_decommission(shared: Installation, issuer: IssuerClient, unique: st
     assert run(shared, *command, old).returncode == 2
     assert run(shared, *command, old.removesuffix("+00:00"), "--yes").returncode == 2
     assert run(shared, *command, "yesterday", "--yes").returncode == 2
+    ancient = run(shared, *command, "0001-01-01T00:00:00+14:00", "--yes")
+    assert (ancient.returncode, "before the year 1" in ancient.stderr) == (2, True)
     found = issuer.transactions(unique)
     assert found is not None
     assert found.transactions[0].status is Status.OPEN
