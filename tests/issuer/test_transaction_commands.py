@@ -54,6 +54,7 @@ def test_what_is_open_and_what_is_forced(shared: Installation, issuer: IssuerCli
     assert (asked.returncode, "--yes says that you know" in asked.stderr) == (2, True)
     refusal = run(shared, "transactions", "acknowledge", unique, "2", *why, "--yes")
     assert (refusal.returncode, "is open" in refusal.stderr) == (1, True)
+    assert "a later start rejects it" in refusal.stderr
     done = run(shared, "transactions", "acknowledge", unique, "1", *why, "--yes")
     assert (done.returncode, "acknowledged at log offset" in done.stderr) == (0, True)
 

@@ -17,6 +17,8 @@ from sexton.schemas.errors import RequestRefused, UsageError
 
 __all__ = ["AcknowledgeTransaction"]
 
+_ENDS_IT = "its node acknowledges it, a later start rejects it, or its node is decommissioned"
+
 
 class AcknowledgeTransaction(Change[TransactionDone], forbid_unknown_fields=True):
     """Say that every upload in the name of a transaction has ceased: its node, or an operator with a reason.
@@ -61,7 +63,9 @@ class AcknowledgeTransaction(Change[TransactionDone], forbid_unknown_fields=True
         if found.status is Status.COMMITTED:
             raise RequestRefused("transaction-committed", f"{name} is committed")
         if found.status is Status.OPEN and self.node is None:
-            raise RequestRefused("transaction-open", f"{name} is open: its node may still write and commit")
+            raise RequestRefused(
+                "transaction-open", f"{name} is open: its node may still write", hint=_ENDS_IT
+            )
         forced_by = made.caller if self.node is None else None
         return events.TransactionAcknowledged(
             request_id=made.request_id,
