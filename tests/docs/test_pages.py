@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import io
 import json
@@ -25,10 +26,15 @@ from sexton.consumers.dead_letters_topics import REPLAY
 from sexton.deploy.demo.generations_checks import Expected, checks
 from sexton.deploy.main import NOUNS, run
 from sexton.issuer.metrics import Metrics
+from sexton.issuer.operations.acknowledge_transaction import AcknowledgeTransaction
+from sexton.issuer.operations.barrier import Ends
+from sexton.issuer.operations.commit_transaction import CommitTransaction
+from sexton.issuer.operations.start_transaction import StartTransaction
 from sexton.producers import Limits
 from sexton.schemas.codec import SCHEMAS
 from sexton.schemas.events import Action, DeletionIntent, Guard, OutcomeKind
 from sexton.schemas.forms import from_json
+from sexton.schemas.guards import TransactionGuard
 from sexton.schemas.intents import check_intent
 from sexton.schemas.settings import explain, load
 from sexton.streaming_jobs.reaper import progress
@@ -293,6 +299,16 @@ def test_the_page_for_other_languages_names_the_schema_and_what_its_versions_sta
     assert f"The schema is `{newest}`" in page
     rows = dict(re.findall(r"^\| (\d) \| `(c3 01 [0-9a-f ]+)` \|$", page, re.MULTILINE))
     assert rows == {str(schema.version): schema.header.hex(" ") for schema in ours}
+
+
+def test_the_page_for_other_languages_names_what_a_transaction_needs() -> None:
+    """Each field of the guard, of the commit and of its deadlist is told, and where the calls are."""
+    page = (DOCS / "wire.md").read_text(encoding="utf-8").partition("## 7. ")[2]
+    named = {field.name for field in dataclasses.fields(TransactionGuard)}
+    named |= {*CommitTransaction.__struct_fields__, *Ends.__struct_fields__} - {"caller"}
+    assert not [name for name in named if f"`{name}`" not in page]
+    for call in (StartTransaction, CommitTransaction, AcknowledgeTransaction):
+        assert f"POST {call.path}`" in page
 
 
 def test_the_changelog_knows_this_version() -> None:

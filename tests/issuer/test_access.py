@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,21 @@ from tests.support.issuing import refused
 from sexton.deploy.local import Installation
 from sexton.issuer.access import Access, Identity, Role, permit, permit_subjects
 from sexton.issuer.client import IssuerClient, Subject
+from sexton.issuer.operations.acknowledge_transaction import AcknowledgeTransaction
 from sexton.issuer.operations.attach import Attach
 from sexton.issuer.operations.barrier import Barrier
+from sexton.issuer.operations.collect_transaction import CollectTransaction
+from sexton.issuer.operations.commit_transaction import CommitTransaction
+from sexton.issuer.operations.decommission_node import DecommissionNode
 from sexton.issuer.operations.detach import Detach
 from sexton.issuer.operations.drop import Drop
 from sexton.issuer.operations.fence_tenant import FenceTenant
 from sexton.issuer.operations.import_ import Import
+from sexton.issuer.operations.import_transactions import ImportTransactions
+from sexton.issuer.operations.list_transactions import ListTransactions
 from sexton.issuer.operations.re_attach import ReAttach
 from sexton.issuer.operations.register_node import RegisterNode
+from sexton.issuer.operations.start_transaction import StartTransaction
 from sexton.issuer.operations.upcall_re_attach import UpcallReAttach
 from sexton.issuer.operations.upcall_validate import UpcallValidate
 from sexton.issuer.operations.validate import Validate
@@ -50,12 +58,25 @@ CALLS: list[tuple[Any, set[str]]] = [
     (Drop("t"), {"operator"}),
     (FenceTenant("t"), {"operator"}),
     (Import(), {"operator"}),
+    (StartTransaction("n1", "t"), {"n1", "operator"}),
+    (StartTransaction("n2", "t"), {"operator"}),
+    (CommitTransaction("n1", "t", 1), {"n1", "operator"}),
+    (CommitTransaction("n2", "t", 1), {"operator"}),
+    (AcknowledgeTransaction("t", 1, "n1"), {"n1", "operator"}),
+    (AcknowledgeTransaction("t", 1, "n2"), {"operator"}),
+    (AcknowledgeTransaction("t", 1, why="w"), {"operator"}),
+    (DecommissionNode("n1", datetime(2026, 1, 1, tzinfo=UTC)), {"operator"}),
+    (CollectTransaction("t", 1), {"reaper", "operator"}),
+    (ImportTransactions([]), {"operator"}),
+    (ListTransactions("n1"), {"n1", "reaper", "operator"}),
+    (ListTransactions("n2"), {"reaper", "operator"}),
+    (ListTransactions(), {"reaper", "operator"}),
 ]
 
 
 @pytest.mark.parametrize(("body", "allowed"), CALLS)
 def test_who_may_call_what(body: Any, allowed: set[str]) -> None:
-    """Nodes act as themselves, only the reaper makes barriers, operators fence, import and drop."""
+    """Nodes act as themselves and list what is their own; people, and jobs, say what is not a node's."""
     for name, identity in (("n1", NODE), ("reaper", REAPER), ("operator", OPERATOR)):
         if name in allowed:
             permit(identity, body)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from tests.support.issuing import Case, refused
 
 from sexton.issuer.client import TransactionSubject
 from sexton.issuer.state.transactions import Status
-from sexton.schemas.errors import IssuerUnavailable
+from sexton.schemas.errors import IssuerUnavailable, RequestRefused, UsageError
 from sexton.schemas.events import ImportedTransactions, NumberPlace, PartitionOffsets
 from sexton.schemas.windows import Window
 
 LONG_AGO = datetime(1999, 1, 1, tzinfo=UTC)
+BEFORE_TIME = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
 
 
 def status(case: Case, tenant: str, number: int) -> Status:
@@ -151,6 +152,13 @@ def test_m_5_a_node_is_decommissioned(case: Case, unique: str) -> None:
     with refused("transaction-rejected"):
         issuer.commit_transaction(gone, tenants[1], 1)
     issuer.commit_transaction("b", tenants[0], 2)
+
+
+def test_m_5_an_instant_that_no_log_can_hold(case: Case, unique: str) -> None:
+    """M-5: an instant before the year 1 in UTC is refused, and the log can be read and written afterwards."""
+    with pytest.raises((UsageError, RequestRefused), match="before the year 1"):
+        case.issuer.decommission_node(f"n-{unique}", BEFORE_TIME)
+    assert case.issuer.start_transaction(f"n-{unique}", unique).transaction == 1
 
 
 def test_each_form_refuses_the_others_calls(case: Case, unique: str) -> None:

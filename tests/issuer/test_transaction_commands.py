@@ -54,6 +54,7 @@ def test_what_is_open_and_what_is_forced(shared: Installation, issuer: IssuerCli
     assert (asked.returncode, "--yes says that you know" in asked.stderr) == (2, True)
     refusal = run(shared, "transactions", "acknowledge", unique, "2", *why, "--yes")
     assert (refusal.returncode, "is open" in refusal.stderr) == (1, True)
+    assert "a later start rejects it" in refusal.stderr
     done = run(shared, "transactions", "acknowledge", unique, "1", *why, "--yes")
     assert (done.returncode, "acknowledged at log offset" in done.stderr) == (0, True)
 
@@ -81,6 +82,8 @@ def test_m_5_decommission(shared: Installation, issuer: IssuerClient, unique: st
     assert run(shared, *command, old).returncode == 2
     assert run(shared, *command, old.removesuffix("+00:00"), "--yes").returncode == 2
     assert run(shared, *command, "yesterday", "--yes").returncode == 2
+    ancient = run(shared, *command, "0001-01-01T00:00:00+14:00", "--yes")
+    assert (ancient.returncode, "before the year 1" in ancient.stderr) == (2, True)
     found = issuer.transactions(unique)
     assert found is not None
     assert found.transactions[0].status is Status.OPEN

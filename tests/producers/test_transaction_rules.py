@@ -211,7 +211,17 @@ def test_a_folder_is_of_one_transaction_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefix", "place"), [("tenants/t", LAST), ("/t/", LAST), ("/", FIRST), ("", FIRST), (7, LAST)]
+    ("prefix", "place"),
+    [
+        ("tenants/t", LAST),
+        ("/t/", LAST),
+        ("/", FIRST),
+        ("", FIRST),
+        (7, LAST),
+        ("tenants//t/", LAST),
+        ("tenants/../t/", FIRST),
+        ("./t/", LAST),
+    ],
 )
 def test_a_prefix_that_is_none_is_refused(prefix: Any, place: NumberPlace) -> None:
     """It ends in a slash; with the number first there must be one."""

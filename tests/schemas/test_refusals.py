@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -26,6 +26,8 @@ INTENT = events.DeletionIntent(
     (events.GenerationGuard("t", 7),),
     events.DeleteObjects("bucket", (("k",),)),
 )
+TOO_EARLY = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
+TOO_LATE = datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-14)))
 Changes = dict[str, Any]
 
 
@@ -37,6 +39,9 @@ Changes = dict[str, Any]
         ({"guards": ({"generation": 7},)}, "DeletionIntent.guards"),
         ({"guards": "t"}, "DeletionIntent.guards"),
         ({"emitted_at": datetime(2026, 3, 1)}, "time zone"),  # noqa: DTZ001
+        ({"emitted_at": TOO_EARLY}, "before the year 1 or after 9999"),
+        ({"guards": (events.NotBeforeGuard(TOO_LATE),)}, "before the year 1 or after 9999"),
+        ({"vetoes": (events.ExpiresAt(TOO_LATE),)}, "before the year 1 or after 9999"),
         ({"emitted_at": 5}, "DeletionIntent.emitted_at"),
         ({"tenant": None}, "DeletionIntent.tenant"),
         ({"tenant": b"t"}, "DeletionIntent.tenant"),
@@ -87,6 +92,7 @@ def _set(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (_set("guards", {}), "expected list"),
         (_set("emitted_at", "2026-03-01T12:00:00"), "time zone"),
         (_set("emitted_at", "yesterday"), "ISO 8601"),
+        (_set("emitted_at", "0001-01-01T00:00:00+14:00"), "before the year 1 or after 9999"),
         (_set("action/DeleteObjects/phases", ["k"]), "expected list, not str"),
         (_set("action/DeleteObjects/mode", "shred"), "not one of"),
         (_set("action/DeleteObjects/bypass_governance", 1), "expected bool, not int"),

@@ -76,6 +76,9 @@ def check_prefix(prefix: str, place: NumberPlace) -> None:
         raise UsageError(f"a tenant's prefix must be text, not {type(prefix).__name__}")
     if prefix and (not prefix.endswith("/") or prefix.startswith("/")):
         raise UsageError(f"a tenant's prefix ends in a slash and begins with none: {prefix!r:.80}")
+    if not is_plain(prefix):
+        # No reaper has a template that gives it: of a rejected transaction nothing would ever go.
+        raise UsageError(f"a tenant's prefix has no segment that is empty, . or ..: {prefix!r:.80}")
     if not prefix and place is NumberPlace.FIRST:
         raise UsageError(
             "keys that carry the number first need the tenant's prefix", hint='prefix="tenants/tenant-42/"'

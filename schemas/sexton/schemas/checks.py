@@ -1,9 +1,13 @@
-"""What a tenant, a bucket and a key may be called; limits are S3's (a key has 1 to 1,024 bytes of UTF-8)."""
+"""What a tenant, a bucket and a key may be called, and what is an instant.
+
+Limits of names are S3's (a key has 1 to 1,024 bytes of UTF-8).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from sexton.schemas.errors import InvalidEvent
 
@@ -12,6 +16,7 @@ __all__ = [
     "MAX_KEY_BYTES",
     "MAX_TENANT_BYTES",
     "check_bucket",
+    "check_instant",
     "check_keys",
     "check_likely",
     "check_tenant",
@@ -46,6 +51,22 @@ _MISTAKES = (
 )
 """What was meant where a bucket's name was asked for, by what stands there."""
 _ANY_KEY = "a key that is really called so: any_key=True, or --any-key"
+
+
+def check_instant(instant: datetime) -> datetime:
+    """Return the instant; raises InvalidEvent unless it has a time zone, and a year of 1 to 9999 in UTC.
+
+    Avro writes every number of microseconds and reads back only what is in these years: one record with
+    another instant, once in the generations log, would make that log unreadable for ever.
+    """
+    if instant.tzinfo is None:
+        raise InvalidEvent(f"an instant needs a time zone: {instant.isoformat()}")
+    try:
+        instant.astimezone(UTC)
+    except OverflowError as error:
+        message = f"an instant before the year 1 or after 9999 in UTC: {instant.isoformat()}"
+        raise InvalidEvent(message) from error
+    return instant
 
 
 def check_tenant(tenant: str) -> str:

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from sexton.schemas.checks import check_instant
 from sexton.schemas.errors import InvalidEvent
 from sexton.schemas.memo import cache
 
@@ -33,7 +34,7 @@ def to_avro(event: Any) -> dict[str, Any]:
 
     Raises InvalidEvent that names the field: of another type than its hint says (fastavro itself would cut a
     float down to an integer, and take a text for a list of one-letter keys), a number of more than 64 bits,
-    or a naive datetime.
+    a naive datetime, or one outside the years 1 to 9999.
     """
     plain: dict[str, Any] = _plain_record(type(event))(event)
     return plain
@@ -73,7 +74,8 @@ def _json_branch(value: Any, tagged: bool) -> Any:
 def from_json(cls: type[_Event], plain: Any, *, defaults: Mapping[str, Any] | None = None) -> _Event:
     """Return the event of a parsed JSON object; `defaults` fill absent top-level fields.
 
-    Raises InvalidEvent that names the field: unknown, missing, of the wrong type, a naive instant.
+    Raises InvalidEvent that names the field: unknown, missing, of the wrong type; an instant that
+    `check_instant` refuses.
     """
     event: _Event = _json_record(cls, cls.__name__)(plain, defaults or {})
     return event
@@ -135,7 +137,9 @@ def _plain(hint: Any, path: str) -> _Convert:
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return lambda value: value if type(value) is hint else _symbol(hint, value, path)
     if hint is datetime:
-        return lambda value: _aware(value if isinstance(value, datetime) else _expect(value, datetime, path))
+        return lambda value: check_instant(
+            value if isinstance(value, datetime) else _expect(value, datetime, path)
+        )
     if hint is int:
         return lambda value: value if type(value) is int and _MIN <= value <= _MAX else _integer(value, path)
     return lambda value: value if type(value) is hint else _subtype(value, hint, path)
@@ -294,7 +298,7 @@ def _symbol(cls: type[StrEnum], value: Any, path: str) -> StrEnum:
 
 def _instant(text: str, path: str) -> datetime:
     try:
-        return _aware(datetime.fromisoformat(text))
+        return check_instant(datetime.fromisoformat(text))
     except ValueError as error:
         raise InvalidEvent(f"{path}: not an ISO 8601 instant: {text!r}") from error
 
@@ -304,12 +308,6 @@ def _bytes(text: str, path: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidEvent(f"{path}: not base64") from error
-
-
-def _aware(instant: datetime) -> datetime:
-    if instant.tzinfo is None:
-        raise InvalidEvent(f"an instant needs a time zone: {instant.isoformat()}")
-    return instant
 
 
 def _kind(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sexton.schemas.checks import check_instant
 from sexton.schemas.errors import RequestRefused, UsageError
 from sexton.schemas.settings import load
 from sexton.schemas.text import counted
@@ -217,7 +218,7 @@ def _instant(text: str) -> datetime:
         raise UsageError(f"not an ISO 8601 instant: {text}") from error
     if instant.tzinfo is None:
         raise UsageError(f"an instant needs an offset: {text}", hint="such as 2026-01-01T00:00:00+00:00")
-    return instant.astimezone(UTC)
+    return check_instant(instant).astimezone(UTC)
 
 
 def _confirm(yes: bool, question: str, ask: Callable[..., bool] = typer.confirm) -> None:

@@ -16,6 +16,8 @@ from sexton.schemas.errors import RequestRefused, UsageError
 
 __all__ = ["AcknowledgeTransaction"]
 
+_ENDS_IT = "its node acknowledges it, a later start rejects it, or its node is decommissioned"
+
 
 class AcknowledgeTransaction(Ending, forbid_unknown_fields=True):
     """Say that every upload in the name of a transaction has ceased: its node, or an operator with a reason.
@@ -53,7 +55,7 @@ class AcknowledgeTransaction(Ending, forbid_unknown_fields=True):
             raise RequestRefused("transaction-committed", f"{self.name} is committed")
         if found.status is Status.OPEN and self.node is None:
             raise RequestRefused(
-                "transaction-open", f"{self.name} is open: its node may still write and commit"
+                "transaction-open", f"{self.name} is open: its node may still write", hint=_ENDS_IT
             )
         forced_by = made.caller if self.node is None else None
         return events.TransactionAcknowledged(

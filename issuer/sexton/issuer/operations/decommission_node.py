@@ -50,8 +50,9 @@ class DecommissionNode(Change[Decommissioned], forbid_unknown_fields=True):
         return ""
 
     def check(self) -> None:
-        """Raise UsageError for a name that no node can have."""
+        """Raise UsageError for a name that no node can have, and for what no log can hold as an instant."""
         checks.check_tenant(self.node)
+        checks.check_instant(self.credentials_revoked_at)
 
     def carry_out(self, desk: Desk, deadline: Deadline) -> Decommissioned:
         """End the node.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from sexton.issuer.access import COLLECTORS
+from sexton.issuer.access import EVERYBODY
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.operations.base import Asking, Desk
 from sexton.issuer.state.state import State
@@ -32,7 +32,7 @@ class Unfinished(Struct):
 class ListTransactions(Asking[Unfinished], forbid_unknown_fields=True):
     """Transactions that are open, or rejected and not collected; `node` those of one node alone.
 
-    With `after`, a tenant of an earlier answer, those of the tenants behind it.
+    A node asks for its own. With `after`, a tenant of an earlier answer, those of the tenants behind it.
     """
 
     node: Name | None = None
@@ -41,7 +41,11 @@ class ListTransactions(Asking[Unfinished], forbid_unknown_fields=True):
 
     path = "/v1/transactions/unfinished"
     answer = Unfinished
-    roles = COLLECTORS
+    roles = EVERYBODY
+
+    def acts_as(self) -> str:
+        """Return the node whose transactions are asked for: "", which no node is, for those of all."""
+        return self.node or ""
 
     def carry_out(self, desk: Desk, deadline: Deadline) -> Unfinished:
         """Return them as of the log's end, whole tenants at a time."""
