@@ -41,6 +41,7 @@ from tests.support.pages import ROOT
 
 STRAY_INTENTS = (Intent((1,), 1, not_before=0), Intent((1, 2), 1), Intent((2,), 2))
 RACE = SequencedSetup((1, 2), Budget(crashes=1))
+RACE_OF_TASKS = SequencedSetup((1, 2), Budget(crashes=1), tasks=2)
 UNKNOWN = SequencedSetup((1, 2), Budget(unknown=1))
 TASKS = SequencedSetup((1,), Budget(plans=2, crashes=1), tasks=2, files=2)
 COLLECTORS = SequencedSetup((1, 2), Budget(plans=2), collectors=2)
@@ -51,6 +52,7 @@ STALLED_AND_SET_BACK = SequencedSetup((1, 2), Budget(set_backs=1))
 
 WORLDS = {
     "a stalled writer, the reaper crashes": RACE,
+    "a stalled writer, two tasks, one crashes": RACE_OF_TASKS,
     "a stalled writer, an answer lost": UNKNOWN,
     "two tasks advance at once, one crashes": TASKS,
     "two collectors, a stalled writer": COLLECTORS,
