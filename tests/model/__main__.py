@@ -69,12 +69,6 @@ LARGE_SEQUENCED = {
     "two tasks, a stalled writer, a crash, an answer lost": SequencedSetup(
         (1, 2), SequencedBudget(unknown=1, crashes=1), tasks=2
     ),
-    "a stalled writer, two answers lost, two plans": SequencedSetup(
-        (1, 2), SequencedBudget(plans=2, unknown=2, crashes=1)
-    ),
-    "three writers, a checkpoint, a plan that expires": SequencedSetup(
-        (1, 1, 2), SequencedBudget(ticks=1, checkpoints=1), lasts=0
-    ),
 }
 
 
