@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from tests.model import phase_properties, transaction_properties
+from tests.model import phase_properties, sequenced_properties, transaction_properties
 from tests.model.explore import explore
 from tests.model.phase_world import Budget as PhaseBudget
 from tests.model.phase_world import PhaseSetup
 from tests.model.search import Found
+from tests.model.sequenced_world import Budget as SequencedBudget
+from tests.model.sequenced_world import SequencedSetup
 from tests.model.transaction_world import Budget as TransactionBudget
 from tests.model.transaction_world import TransactionSetup
 from tests.model.world import Budget, Handle, Record, Setup
@@ -60,6 +62,15 @@ LARGE_TRANSACTIONS = {
     ),
 }
 
+LARGE_SEQUENCED = {
+    "two tasks, two collectors, a stalled writer": SequencedSetup(
+        (1, 2), SequencedBudget(plans=2), tasks=2, collectors=2
+    ),
+    "two tasks, a stalled writer, a crash, an answer lost": SequencedSetup(
+        (1, 2), SequencedBudget(unknown=1, crashes=1), tasks=2
+    ),
+}
+
 
 def main() -> int:
     """Search every world and print what was found; return the exit code."""
@@ -68,6 +79,7 @@ def main() -> int:
     searches |= {
         name: partial(transaction_properties.explore, each) for name, each in LARGE_TRANSACTIONS.items()
     }
+    searches |= {name: partial(sequenced_properties.explore, each) for name, each in LARGE_SEQUENCED.items()}
     broken, states = 0, 0
     for name, searched in searches.items():
         started = time.monotonic()

@@ -143,9 +143,9 @@ def test_what_is_trusted_of_services_has_to_hold(trusted: str, broken: str, setu
 
 def test_every_safeguard_of_transactions_has_a_case_and_a_row_on_the_page() -> None:
     """No safeguard goes without a search that shows what it is for; the page says which are the product's."""
-    _, _, section = (
-        (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8").partition("### Transactions\n")
-    )
+    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    _, _, after = page.partition("### Transactions\n")
+    section, _, _ = after.partition("### Boundary files\n")
     rows = re.findall(r"^\| `([a-z-]+)`: ([^|]*) \|.* \| ([^|]*) \|$", section, re.MULTILINE)
     product = {name: "a rule" if name in SWITCHES else "an order" for name in SAFEGUARDS}
 
