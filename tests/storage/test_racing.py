@@ -10,6 +10,7 @@ import pytest
 from tests.storage.conftest import BUCKET
 from tests.support.personalities import PERSONALITIES
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder, Traits
+from tests.support.s3_state import etag_of
 
 import sexton.storage.deleter
 from sexton.storage import (
@@ -125,16 +126,18 @@ def test_b_6_a_store_that_says_lost_and_writes_is_found_out(s3: S3Recorder, dele
     """B-6: what a put was told is held against what stands there."""
 
     def lies(request: Recorded) -> Reply | None:
-        if request.method == "PUT" and "race" in request.key and "if-none-match" in request.headers:
-            with s3.buckets.lock:
-                is_first = s3.buckets.of(request.bucket).current(request.key) is None
-                s3.buckets.of(request.bucket).put(request.key, request.body)
-            return None if is_first else Reply(412, b"<Error><Code>PreconditionFailed</Code></Error>")
-        return None
+        if request.method != "PUT" or "race" not in request.key or "if-none-match" not in request.headers:
+            return None
+        with s3.buckets.lock:
+            is_first = s3.buckets.of(request.bucket).current(request.key) is None
+            s3.buckets.of(request.bucket).put(request.key, request.body)
+        if is_first:
+            return Reply(200, headers={"ETag": etag_of(request.body)})
+        return Reply(412, b"<Error><Code>PreconditionFailed</Code></Error>")
 
     s3.script(lies)
 
-    assert raced(s3, deleter)[0] is NO
+    assert raced(s3, deleter) == (NO, "what the winner of a race has written does not stand there")
 
 
 def test_b_6_several_winners_of_a_replacement_are_found_out(s3: S3Recorder, deleter: BatchDeleter) -> None:
