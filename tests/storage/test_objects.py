@@ -42,15 +42,6 @@ class TestObjects:
             assert store.exists("bucket", key)
         assert s3.objects("bucket") == {key: key.encode() for key in ODD_KEYS}
 
-    def test_put_if_none_match(self, s3: S3Recorder, store: ObjectStore) -> None:
-        """A conditional put never replaces an object."""
-        store.put("bucket", "a", b"first", if_none_match=True)
-        with pytest.raises(StoreRefused) as caught:
-            store.put("bucket", "a", b"second", if_none_match=True)
-
-        assert (caught.value.code, caught.value.status) == ("PreconditionFailed", 412)
-        assert s3.objects("bucket") == {"a": b"first"}
-
     def test_a_plain_put_replaces(self, s3: S3Recorder, store: ObjectStore) -> None:
         """Without the condition the newer bytes stand there."""
         first = store.put("bucket", "a", b"first")
@@ -112,7 +103,7 @@ class TestErrors:
         """A put whose answer is lost may have been done, and is not repeated."""
         s3.script(lambda _: Reply(drop=True, act_first=True))
         with pytest.raises(NoReply, match="effect unknown") as caught:
-            store.put("bucket", "a", b"x", if_none_match=True)
+            store.put("bucket", "a", b"x")
 
         assert caught.value.effect_unknown
         assert len(s3.requests) == 1

@@ -17,7 +17,7 @@ from sexton.schemas.errors import SextonError
 from sexton.schemas.events import DeleteMode, DeletePrefix, OutcomeKind
 from sexton.schemas.settings import Settings, load
 from sexton.storage import BatchDeleter, StoreSettings
-from sexton.storage.probes import PREFIX
+from sexton.storage.probing import PREFIX
 from sexton.streaming_jobs.reaper.actions.delete_prefix.execution import PrefixExecution
 from sexton.streaming_jobs.reaper.execute.result import Result
 

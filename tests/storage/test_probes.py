@@ -22,7 +22,7 @@ from sexton.storage import (
     StoreRefused,
     Versioning,
 )
-from sexton.storage.probes import PREFIX
+from sexton.storage.probing import PREFIX
 
 YES, NO, UNKNOWN = Ability.YES, Ability.NO, Ability.UNKNOWN
 IN_BATCHES = {aliasing.name for aliasing in ALIASINGS if aliasing.xml}

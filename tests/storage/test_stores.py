@@ -21,15 +21,23 @@ from tests.support.s3_stores import STORES, Running, binary_of
 from sexton.storage import (
     Abilities,
     Ability,
+    Absent,
     BatchDeleter,
     Delete,
     ErasedSlice,
+    Found,
     Kind,
+    Lost,
     NoReply,
+    NotModified,
     StoreRefused,
     Versioning,
     VersionSlice,
+    Written,
+    compare_and_put,
+    create_if_absent,
     erase_slice,
+    read_if_changed,
 )
 
 YES, NO = Ability.YES, Ability.NO
@@ -359,3 +367,39 @@ def test_g_8_a_listing_tells_when_objects_were_written(store: Store, versioned: 
     assert first.date < written["p/new"]
     assert second.date is not None
     assert written["p/new"].replace(microsecond=0) <= second.date + late
+
+
+@pytest.mark.parametrize("versioned", [False, True], ids=["plain", "versioned"])
+def test_b_7_conditional_calls(store: Store, versioned: bool) -> None:
+    """B-7: created once, replaced from its ETag only, read where it has changed, and told so each time."""
+    bucket, calls = store.new_bucket(versioned=versioned), store.deleter.calls
+    assert read_if_changed(calls, bucket, "gc/manifest.boundary") == Absent()
+    first = create_if_absent(calls, bucket, "gc/manifest.boundary", b"3")
+    assert isinstance(first, Written)
+    assert create_if_absent(calls, bucket, "gc/manifest.boundary", b"4") == Lost()
+    assert read_if_changed(calls, bucket, "gc/manifest.boundary") == Found(b"3", first.etag)
+    assert read_if_changed(calls, bucket, "gc/manifest.boundary", first.etag) == NotModified()
+
+    second = compare_and_put(calls, bucket, "gc/manifest.boundary", b"5", first.etag)
+    assert isinstance(second, Written)
+    assert compare_and_put(calls, bucket, "gc/manifest.boundary", b"4", first.etag) == Lost()
+    assert compare_and_put(calls, bucket, "gc/other.boundary", b"4", first.etag) == Lost()
+    assert read_if_changed(calls, bucket, "gc/manifest.boundary", first.etag) == Found(b"5", second.etag)
+    assert read_if_changed(calls, bucket, "gc/other.boundary") == Absent()
+    with pytest.raises(StoreRefused, match="NoSuchBucket"):
+        read_if_changed(calls, f"{bucket}-none", "gc/manifest.boundary")
+
+
+@pytest.mark.parametrize("versioned", [False, True], ids=["plain", "versioned"])
+def test_b_6_conditional_writes_are_real(store: Store, versioned: bool) -> None:
+    """B-6: of writers that race exactly one wins, and the race leaves nothing behind.
+
+    moto looks first and writes later: it is told so whenever two of its threads meet.
+    """
+    bucket = store.new_bucket(versioned=versioned)
+    found = store.deleter.probe_writes(bucket)
+
+    assert found.conditional_writes in ({YES, NO} if store.name == "moto" else {YES})
+    assert keys_in(store, bucket) == set()
+    if versioned:
+        assert store.deleter.calls.version_slice(bucket, "").versions == ()

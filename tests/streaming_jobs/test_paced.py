@@ -45,6 +45,11 @@ class Noting(Store):
         self.under.append(under)
         return super().probe(bucket, under)
 
+    def probe_writes(self, bucket: str, under: str = "") -> Abilities:
+        """Note the place."""
+        self.under.append(under)
+        return super().probe_writes(bucket, under)
+
 
 def paced(store: Store, budget: Budget, slept: list[float] | None = None) -> PacedDeleter:
     """A deleter that keeps to this budget."""
@@ -102,5 +107,6 @@ def test_a_probe_of_a_paced_deleter_lies_where_the_reaper_may_delete() -> None:
     given = paced(store, Budget())
 
     assert given.probe("b", "elsewhere/") == given.look_up("b") == given.abilities("b")
-    assert (store.under, given.pacer.in_flight_limit("bbb")) == (["own/"], 3)
+    assert given.probe_writes("b", "elsewhere/") == given.abilities("b")
+    assert (store.under, given.pacer.in_flight_limit("bbb")) == (["own/", "own/"], 3)
     assert given.calls is store.calls

@@ -111,6 +111,9 @@ class Store:
         self.probes.append(bucket)
         return self.look_up(bucket)
 
+    def probe_writes(self, bucket: str, under: str = "") -> Abilities:
+        return self.look_up(bucket)
+
     def list_slice(self, bucket: str, prefix: str, after: str | None = None, limit: int = 1000) -> Slice:
         names = sorted(name for name in self.objects.get(bucket, ()) if name.startswith(prefix))
         rest = [name for name in names if after is None or name > after]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -199,19 +200,31 @@ def _put(buckets: Buckets, call: Call, _: _Escape) -> Reply:
         raise Refused(400, "KeyTooLongError", "the key is too long")
     if "legal-hold" in call.query or "retention" in call.query:
         return _put_lock(bucket, call)
-    current = bucket.current(call.key)
-    old = current.body if current else None
-    if call.headers.get("if-none-match") == "*" and old is not None:
-        raise Refused(412, "PreconditionFailed", "the object is there")
-    wanted = call.headers.get("if-match")
-    if wanted is not None and old is None:
-        raise Refused(404, "NoSuchKey", "there is no such object")
-    if wanted is not None and old is not None and wanted.strip('"') != etag_of(old).strip('"'):
-        raise Refused(412, "PreconditionFailed", "the object is another one")
+    _check_put(bucket, call, buckets.traits.conditions_ignored)
+    if buckets.traits.writes_s and call.headers.keys() & {"if-match", "if-none-match"}:
+        # As a store does whose look and whose write are not one step.
+        buckets.lock.release()
+        time.sleep(buckets.traits.writes_s)
+        buckets.lock.acquire()
     made = bucket.put(call.key, call.body)
     made.metadata = {name: value for name, value in call.headers.items() if name.startswith(_METADATA)}
     versioned = {"x-amz-version-id": made.version_id} if bucket.versioning else {}
     return Reply(headers={"ETag": etag_of(call.body), **versioned})
+
+
+def _check_put(bucket: Bucket, call: Call, ignored: frozenset[str]) -> None:
+    """Raise Refused where a condition of a put does not hold (S3 User Guide, "Conditional requests")."""
+    current = bucket.current(call.key)
+    old = current.body if current else None
+    if "create" not in ignored and call.headers.get("if-none-match") == "*" and old is not None:
+        raise Refused(412, "PreconditionFailed", "the object is there")
+    wanted = call.headers.get("if-match")
+    if wanted is None or "replace" in ignored:
+        return
+    if old is None:
+        raise Refused(404, "NoSuchKey", "there is no such object")
+    if wanted.strip('"') != etag_of(old).strip('"'):
+        raise Refused(412, "PreconditionFailed", "the object is another one")
 
 
 def _put_lock(bucket: Bucket, call: Call) -> Reply:
@@ -242,8 +255,9 @@ def _get(buckets: Buckets, call: Call, _: _Escape) -> Reply:
         reply = error_reply(405, "MethodNotAllowed", "a marker") if by_version else None
         reply = reply or error_reply(404, "NoSuchKey", "there is no such object")
         return Reply(reply.status, reply.body, {**headers, "x-amz-delete-marker": "true"})
-    if call.headers.get("if-none-match") in ("*", etag_of(found.body)):
-        return Reply(304, headers={**headers, "ETag": etag_of(found.body)})
+    unless = call.headers.get("if-none-match", "")
+    if unless and unless.strip('"') in ("*", etag_of(found.body).strip('"')):
+        return Reply(304, headers={"ETag": etag_of(found.body), **headers})
     if found.retain_until is not None:
         headers["x-amz-object-lock-mode"] = found.mode
         headers["x-amz-object-lock-retain-until-date"] = found.retain_until.isoformat()

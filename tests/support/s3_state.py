@@ -23,16 +23,18 @@ class Traits:
     """Where a server departs from the S3 API, for tests of what finds it out.
 
     `fold` is applied to each key of a delete; `conditions_ignored` and `versions_ignored` name ways
-    (`batch`, `single`); with `markers_unsaid` no reply to a batch tells of a marker. `failing` is the error
-    code that the delete of a key is answered with. `listed_as` says how its listings spell keys: `encoded`
-    without saying so, `raw` whatever was asked, `bare` where a plus sign stays one though the reply says that
-    all is encoded.
+    (`batch`, `single`; conditions also `create` and `replace`, those of a put); a conditional put writes for
+    so long (`writes_s`) after its condition was looked at, while others look. With `markers_unsaid` no reply
+    to a batch tells of a marker. `failing` is the error code that the delete of a key is answered with.
+    `listed_as` says how its listings spell keys: `encoded` without saying so, `raw` whatever was asked,
+    `bare` where a plus sign stays one though the reply says that all is encoded.
     `clock_s` is for how many seconds its clock is ahead.
     """
 
     fold: Callable[[str], str] | None = None
     conditions_ignored: frozenset[str] = frozenset()
     versions_ignored: frozenset[str] = frozenset()
+    writes_s: float = 0.0
     markers_unsaid: bool = False
     wants_md5: bool = False
     lists_reversed: bool = False

@@ -31,6 +31,7 @@ _ROWS = {
     "listing in the order of UTF-8 bytes": "lists_in_order",
     "listing names every key exactly": "lists_exactly",
     "deleting `k` leaves the object `k/`": "keeps_folders",
+    "of writers that race exactly one wins": "conditional_writes",
 }
 
 
@@ -80,7 +81,8 @@ def _probed(running: Running) -> Abilities:
     client = boto3.session.Session().client("s3", endpoint_url=url, region_name=region)
     client.create_bucket(Bucket="probed")
     with BatchDeleter(running.settings) as deleter:
-        return deleter.probe("probed")
+        deleter.probe("probed")
+        return deleter.probe_writes("probed")
 
 
 def _kept(abilities: Abilities, aliasing: str) -> str:

@@ -220,7 +220,8 @@ def try_bucket(settings: Settings, bucket: str) -> str:
             )
         if store.exists(bucket, key):
             raise EnvironmentFault(f"an object is still there after its deletion: {bucket}/{key}")
-        return f"list, put and delete work; {deleter.probe(bucket, under).summary()}"
+        deleter.probe(bucket, under)
+        return f"list, put and delete work; {deleter.probe_writes(bucket, under).summary()}"
 
 
 def _allowed(settings: Settings) -> Mapping[str, str]:

@@ -1,8 +1,8 @@
 """The object store, and the only place that reaches it.
 
 `open_deleter` gives the DeleteObjects hot path; its `calls` look, list and read versions one key at a time,
-its `probe` says what a bucket's store can do. `ObjectStore` has the plain calls for whoever is not in a
-hurry.
+its `probe` says what a bucket's store can do. `create_if_absent`, `compare_and_put` and `read_if_changed` are
+the conditional calls. `ObjectStore` has the plain ones for whoever is not in a hurry.
 """
 
 from __future__ import annotations
@@ -16,6 +16,19 @@ from sexton.storage.calls import (
     Slice,
     VersionMark,
     VersionSlice,
+)
+from sexton.storage.conditional import (
+    Absent,
+    FateUnknown,
+    Found,
+    Lost,
+    NotModified,
+    Put,
+    Read,
+    Written,
+    compare_and_put,
+    create_if_absent,
+    read_if_changed,
 )
 from sexton.storage.deleter import READY, BatchDeleter, open_deleter
 from sexton.storage.erasing import ErasedSlice, NewestLast, erase_slice
@@ -39,6 +52,7 @@ __all__ = [
     "TABLE",
     "Abilities",
     "Ability",
+    "Absent",
     "Aliasing",
     "BatchDeleter",
     "BatchResult",
@@ -51,16 +65,22 @@ __all__ = [
     "Effect",
     "ErasedSlice",
     "ErrorClass",
+    "FateUnknown",
+    "Found",
     "InvalidBatch",
     "KeyState",
     "Kind",
     "Listed",
     "ListedVersion",
     "ListingFault",
+    "Lost",
     "NewestLast",
     "NoReply",
+    "NotModified",
     "ObjectInfo",
     "ObjectStore",
+    "Put",
+    "Read",
     "Row",
     "Scope",
     "Slice",
@@ -69,11 +89,15 @@ __all__ = [
     "VersionMark",
     "VersionSlice",
     "Versioning",
+    "Written",
     "check_way",
+    "compare_and_put",
+    "create_if_absent",
     "erase_slice",
     "folders_of",
     "open_deleter",
     "pages_of",
+    "read_if_changed",
     "table_markdown",
     "xml_unsafe",
 ]

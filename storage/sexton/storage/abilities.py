@@ -161,7 +161,8 @@ class Abilities:
     apart from their siblings, `batch_aliases` and `single_aliases` those where the sibling went.
     `batch_erases` and `single_erases` say whether they erase the version that is named, and no other.
     `refuses_1001` says that a batch of more than 1,000 keys was refused, `keeps_folders` that deleting `k`
-    leaves the object `k/`: where it does not, that one is verified first. `why_unknown` says what could not
+    leaves the object `k/`: where it does not, that one is verified first. `conditional_writes` says that of
+    writers who raced exactly one won, `writes_detail` what was seen else. `why_unknown` says what could not
     be tried. Who is `strict` trusts no odd aliasing that was not seen to be kept.
     """
 
@@ -182,6 +183,8 @@ class Abilities:
     lists_in_order: Ability = Ability.UNKNOWN
     lists_exactly: Ability = Ability.UNKNOWN
     keeps_folders: Ability = Ability.UNKNOWN
+    conditional_writes: Ability = Ability.UNKNOWN
+    writes_detail: str = ""
     why_unknown: tuple[str, ...] = ()
     strict: bool = False
 
@@ -202,6 +205,8 @@ class Abilities:
             "lists in order": self.lists_in_order,
             "lists exactly": self.lists_exactly,
             "keeps folder objects": self.keeps_folders,
+            "conditional writes": self.conditional_writes
+            + (f" ({self.writes_detail})" if self.writes_detail else ""),
             "aliasings refused": ", ".join(refused) or "none",
         }
         unknown = f"; not tried: {'; '.join(self.why_unknown)}" if self.why_unknown else ""

@@ -28,6 +28,7 @@ __all__ = [
     "Slice",
     "VersionMark",
     "VersionSlice",
+    "check_reply",
 ]
 
 _PAGE = 1000
@@ -135,7 +136,7 @@ class Calls:
             if "x-amz-delete-marker" not in reply.headers:
                 self.check_bucket(bucket)
             return None
-        self._check(reply, f"look for {bucket}/{key!r}")
+        check_reply(reply, f"look for {bucket}/{key!r}")
         size = reply.headers.get("content-length", "0")
         version = reply.headers.get("x-amz-version-id", "")
         return ObjectInfo(
@@ -154,7 +155,7 @@ class Calls:
         if reply.status in (301, 400):
             # The answer to a HEAD has no words: a listing, for which the same right is needed, has.
             reply = self.exchange("GET", bucket, "", {"list-type": "2", "max-keys": "1"})
-        self._check(reply, f"look for bucket {bucket}")
+        check_reply(reply, f"look for bucket {bucket}")
 
     def current_version(self, bucket: str, key: str) -> ListedVersion | None:
         """Return the newest version of a key, which may be a delete marker; None when it has none.
@@ -223,14 +224,14 @@ class Calls:
     def put(self, bucket: str, key: str, body: bytes, headers: Mapping[str, str] | None = None) -> ObjectInfo:
         """Write an object under exactly this key."""
         reply = self.exchange("PUT", bucket, key, None, headers, body)
-        self._check(reply, f"put {bucket}/{key!r}")
+        check_reply(reply, f"put {bucket}/{key!r}")
         version = reply.headers.get("x-amz-version-id", "")
         return ObjectInfo(reply.headers.get("etag", ""), len(body), version)
 
     def get(self, bucket: str, key: str) -> bytes:
         """Return the bytes of the object under exactly this key, 32 MiB at most."""
         reply = self.exchange("GET", bucket, key)
-        self._check(reply, f"get {bucket}/{key!r}")
+        check_reply(reply, f"get {bucket}/{key!r}")
         return reply.body
 
     def create_bucket(self, bucket: str, region: str) -> None:
@@ -240,7 +241,7 @@ class Calls:
             "</CreateBucketConfiguration>"
         )
         body = b"" if region == "us-east-1" else place.encode()
-        self._check(self.exchange("PUT", bucket, body=body), f"create bucket {bucket}")
+        check_reply(self.exchange("PUT", bucket, body=body), f"create bucket {bucket}")
 
     def subresource(self, bucket: str, name: str) -> Subresource:
         """Return a subresource of the bucket, such as `versioning`."""
@@ -263,7 +264,7 @@ class Calls:
         self, bucket: str, query: Mapping[str, str], expected: str | None, what: str
     ) -> tuple[ElementTree.Element, RawReply]:
         reply = self.exchange("GET", bucket, "", query)
-        self._check(reply, what)
+        check_reply(reply, what)
         root = parsed(reply.body)
         if root is not None and (local_name(root), expected) == ("ListBucketResult", "ListVersionsResult"):
             # A store that does not know the question takes it for the one without `versions`.
@@ -276,19 +277,21 @@ class Calls:
             )
         return root, reply
 
-    def _check(self, reply: RawReply, what: str) -> None:
-        if reply.status < 300:
-            return
-        root = parsed(reply.body)
-        code = code_of(root) if root is not None else ""
-        message = child_text(root, "Message") if root is not None else ""
-        raise StoreRefused(
-            f"the store refused to {what}: {code or f'HTTP {reply.status}'} {message}".strip(),
-            code=code or str(reply.status),
-            status=reply.status,
-            hint=HINTS.get(code),
-            retry_after_s=retry_after(reply.headers),
-        )
+
+def check_reply(reply: RawReply, what: str) -> None:
+    """Return where a reply is no error; raises StoreRefused, by the error that its body names."""
+    if reply.status < 300:
+        return
+    root = parsed(reply.body)
+    code = code_of(root) if root is not None else ""
+    message = child_text(root, "Message") if root is not None else ""
+    raise StoreRefused(
+        f"the store refused to {what}: {code or f'HTTP {reply.status}'} {message}".strip(),
+        code=code or str(reply.status),
+        status=reply.status,
+        hint=HINTS.get(code),
+        retry_after_s=retry_after(reply.headers),
+    )
 
 
 class _Decoder:

@@ -27,6 +27,7 @@ from sexton.storage.exchange import Exchange
 from sexton.storage.folders import beside_folders
 from sexton.storage.planning import Plan, make_plan, plain_body
 from sexton.storage.probes import look_up, probe_store
+from sexton.storage.racing import race_writers
 from sexton.storage.settings import StoreSettings
 from sexton.storage.signing import RequestSigner
 from sexton.storage.states import BatchResult, Delete, merge_results
@@ -56,6 +57,7 @@ class BatchDeleter:
         self._abilities: dict[str, Abilities] = {}
         self._defaults: dict[str, Abilities] = {}
         self._asked: dict[str, float] = {}
+        self._raced: dict[str, float] = {}
         self._probing: dict[str, threading.Lock] = {}
         self._free = threading.BoundedSemaphore(settings.requests_in_flight + READY)
         # Threads start with their first task: stores that keep folder objects never see these two.
@@ -116,11 +118,34 @@ class BatchDeleter:
         with self._probing.setdefault(bucket, threading.Lock()):
             found = self._abilities.get(bucket)
             if found is None:
-                found = probe_store(self.calls, self._batches, bucket, under)
+                raced = self.abilities(bucket)
+                found = replace(
+                    probe_store(self.calls, self._batches, bucket, under),
+                    conditional_writes=raced.conditional_writes,
+                    writes_detail=raced.writes_detail,
+                )
                 if found.lists_exactly is Ability.UNKNOWN:  # nothing may be put there
                     found = replace(found, lists_exactly=self._unprobed(bucket).lists_exactly)
                 self.learn(found)
         return found
+
+    def probe_writes(self, bucket: str, under: str = "") -> Abilities:
+        """Return what is known of the bucket, with whether its store's conditional writes are real.
+
+        That is found out by writers that race, once in this process (some 170 small requests on keys like a
+        probe's, removed again); who writes nothing on a condition never needs it. What stays unknown is asked
+        again, once in a minute. Raises what `probe` raises.
+        """
+        with self._probing.setdefault(bucket, threading.Lock()):
+            known = self.abilities(bucket)
+            old = time.monotonic() - self._raced.get(bucket, -math.inf) > _ASK_AGAIN_S
+            if known.conditional_writes is not Ability.UNKNOWN or not old:
+                return known
+            found = race_writers(self.calls, self._batches, bucket, under)
+            known = replace(known, conditional_writes=found.ability, writes_detail=found.detail)
+            (self._abilities if bucket in self._abilities else self._defaults)[bucket] = known
+            self._raced[bucket] = time.monotonic()
+            return known
 
     def look_up(self, bucket: str) -> Abilities:
         """Return what the bucket says of itself (versioning, object lock), asked once in a minute.

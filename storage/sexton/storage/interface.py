@@ -29,6 +29,9 @@ class Deleter(Protocol):
     def probe(self, bucket: str, under: str = "") -> Abilities:
         """Return what the bucket's store can do, tried once in this process on keys under `under`."""
 
+    def probe_writes(self, bucket: str, under: str = "") -> Abilities:
+        """Return what is known, with whether the store's conditional writes are real: raced under `under`."""
+
     def look_up(self, bucket: str) -> Abilities:
         """Return what the bucket says of itself: enough for plain keys."""
 

@@ -18,8 +18,8 @@ __all__ = ["ObjectStore"]
 class ObjectStore:
     """Single calls over the same wire as the deletes; one call is one request, nothing is repeated.
 
-    A repeated conditional put would be refused because of its own first try. Every method raises StoreRefused
-    for an error that the store names, NoReply when it does not answer, StoreUnavailable without credentials.
+    Every method raises StoreRefused for an error that the store names, NoReply when it does not answer,
+    StoreUnavailable without credentials.
     """
 
     def __init__(self, settings: StoreSettings) -> None:
@@ -55,13 +55,13 @@ class ObjectStore:
         """Return when the bucket is there and may be read."""
         self._calls.check_bucket(bucket)
 
-    def put(self, bucket: str, key: str, body: bytes, *, if_none_match: bool = False) -> str:
-        """Write an object and return its ETag.
+    def put(self, bucket: str, key: str, body: bytes) -> str:
+        """Write an object, whatever stands there, and return its ETag.
 
-        With `if_none_match` only where no object of that key is: else StoreRefused, code PreconditionFailed.
-        After a NoReply with `effect_unknown` the object may have been written.
+        After a NoReply with `effect_unknown` it may have been written. Conditional puts are those of
+        `sexton.storage.conditional`, over `calls`.
         """
-        return self._calls.put(bucket, key, body, {"If-None-Match": "*"} if if_none_match else None).etag
+        return self._calls.put(bucket, key, body).etag
 
     def get(self, bucket: str, key: str) -> bytes:
         """Return the bytes of an object; StoreRefused, code NoSuchKey, when there is none."""

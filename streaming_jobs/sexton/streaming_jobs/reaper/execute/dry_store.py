@@ -46,3 +46,5 @@ class DryStore:
     def probe(self, bucket: str, under: str = "") -> Abilities:
         """Never asked for: a dry run is refused nothing by its store."""
         raise NotImplementedError("a dry run does not reach the store")
+
+    probe_writes = probe

@@ -23,7 +23,8 @@ from sexton.storage import (
     VersionMark,
     erase_slice,
 )
-from sexton.storage.probes import NO_ETAG, PREFIX
+from sexton.storage.probes import NO_ETAG
+from sexton.storage.probing import PREFIX
 from sexton.storage.states_of import key_state, unreadable
 from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome, Step, is_throttled, step_of
 from sexton.streaming_jobs.reaper.execute.verification import state_of

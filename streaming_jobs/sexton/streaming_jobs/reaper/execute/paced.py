@@ -90,6 +90,10 @@ class PacedDeleter:
         """Return what the store can do, tried where probes may be."""
         return self.deleter.probe(bucket, self.under)
 
+    def probe_writes(self, bucket: str, under: str = "") -> Abilities:
+        """Return whether conditional writes are real, raced where probes may be."""
+        return self.deleter.probe_writes(bucket, self.under)
+
     def look_up(self, bucket: str) -> Abilities:
         """Return what the bucket says of itself."""
         return self.deleter.look_up(bucket)
