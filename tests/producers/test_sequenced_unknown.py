@@ -364,10 +364,11 @@ def test_p_2_a_forked_child_repeats_no_create_of_its_parent(world: OnFake, store
     if told[0] == 0:  # pragma: no cover - what a broken writer does
         os._exit(1)
     assert key == KEY
-    _, status = os.waitpid(told[0], 0)
-    assert (status, os.read(read, 10)) == (0, b"refused")
-    os.close(read)
     os.close(write)
+    _, status = os.waitpid(told[0], 0)
+    answer = os.read(read, 10)
+    os.close(read)
+    assert (status, answer) == (0, b"refused")
 
 
 def test_the_fake_collects_as_the_collector_does(world: OnFake) -> None:
