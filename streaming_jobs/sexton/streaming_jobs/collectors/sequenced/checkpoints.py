@@ -125,7 +125,7 @@ def parse(body: bytes) -> dict[str, Sequence[Held]]:
         plain = json.loads(body, object_pairs_hook=_once)
         if not isinstance(plain, dict) or plain.keys() != {"version", "databases"}:
             raise CheckpointsUnreadable("it has the fields version and databases, and no others")
-        if plain["version"] != _VERSION or isinstance(plain["version"], bool):
+        if type(plain["version"]) is not int or plain["version"] != _VERSION:
             raise CheckpointsUnreadable(f"version {plain['version']!r:.20} is not {_VERSION}")
         if not isinstance(plain["databases"], dict):
             raise CheckpointsUnreadable("databases is an object: from a database's root to a list")

@@ -86,7 +86,8 @@ class FilesFold:
         self._at, self._open = None, _Open(None)
         if at is None:
             return ()
-        return (Files(*at, found.ids, found.sizes, found.written, found.strange, found.example),)
+        arrays = tuple(found.ids), tuple(found.sizes), tuple(found.written)
+        return (Files(*at, *arrays, found.strange, found.example),)
 
     def _take(self, entry: Listed) -> None:
         found = self._open

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -60,8 +60,8 @@ class SequencedPlan:
     names: Sequence[str]
     min_age_s: float
     listed_at: datetime | None = None
-    facts: Sequence[Fact] = field(default_factory=list)
-    unresolved: Sequence[Unresolved] = field(default_factory=list)
+    facts: Sequence[Fact] = ()
+    unresolved: Sequence[Unresolved] = ()
 
     def fold(self) -> FilesFold:
         """Return a new fold."""
@@ -186,7 +186,7 @@ def _boundary(files: Files, bucket: str, sources: Sources) -> int | str:
 
 
 def _names(text: str) -> Sequence[str]:
-    names = [each.strip() for each in text.split(",")]
+    names = tuple(each.strip() for each in text.split(","))
     for each in names:
         try:
             Namespace("", each)
