@@ -105,7 +105,7 @@ class SettleStage:
         if result.held is not None:
             return records.DEFERRED, deferred, [self.held(decoded, result)]
         if isinstance(result.gated, Stop):
-            verdict = replace(verdict, reason=result.gated.reason, detail=result.gated.detail)
+            verdict = _stopped(verdict, result.gated)
         if result.note:
             verdict = replace(verdict, detail=f"{verdict.detail}; {result.note}")
         dead = self.dead_letter(decoded, result, executed.judged.passed_as_of)
@@ -298,6 +298,13 @@ def _broken_record(executed: Executed) -> Rejected:
     assert broken is not None
     passed = executed.judged.passed_as_of
     return Rejected(decoded.record, INTERNAL, broken.detail, decoded.intent, decoded.waited, passed)
+
+
+def _stopped(verdict: events.Verdict, stop: Stop) -> events.Verdict:
+    """Return the verdict on an intent whose guards hold and of which nothing more was sent."""
+    refused = stop.kind is OutcomeKind.REFUSED
+    found = events.VerdictResult.REFUSED if refused else verdict.result
+    return replace(verdict, result=found, reason=stop.reason, detail=stop.detail)
 
 
 def kind_of(result: Result) -> OutcomeKind:

@@ -12,11 +12,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from sexton.schemas.errors import EnvironmentFault
+from sexton.schemas.events import BoundaryGuard
 from sexton.storage import Deleter
+from sexton.streaming_jobs.reaper.execute.boundaries import SET_BACK, Advanced, advance
 from sexton.streaming_jobs.reaper.execute.bucket import Bucket
 from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome
@@ -24,6 +28,7 @@ from sexton.streaming_jobs.reaper.execute.paced import OnePacer, Pacer
 from sexton.streaming_jobs.reaper.execute.replies import Limits, Replies
 from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.execute.sender import Sender
+from sexton.streaming_jobs.reaper.vetoes import Wait
 
 __all__ = ["Executor", "Limits", "Pacer"]
 
@@ -32,7 +37,9 @@ __all__ = ["Executor", "Limits", "Pacer"]
 class Executor:
     """Executes the intents of one task; `add` each, `finish` once, then ask for each `result`.
 
-    Nothing of it is sent before `started`, seconds since 1970.
+    Nothing of it is sent before `started`, seconds since 1970. `advances` counts the writes of boundaries
+    that were tried; `set_back` are the namespaces whose boundary somebody else has set back, with what was
+    found.
     """
 
     deleter: Deleter
@@ -45,6 +52,8 @@ class Executor:
     dry: bool = False
     started: float = field(default_factory=time.time)
     sender: Sender = field(init=False)
+    advances: int = 0
+    set_back: dict[str, str] = field(default_factory=dict)
     _overdue: list[Execution] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -79,6 +88,7 @@ class Executor:
                 # Not before here: a later phase that overtakes an earlier one would leave a commit object
                 # that names data which is gone.
                 self._ask(self.sender.later)
+                self._raise_boundaries(self.sender.later)
                 self.sender.later = [each for each in self.sender.later if self._proceed(each)]
                 self.sender.settle()
             # Prefixes last: a key that is also named has gone by then, under its own condition and phase.
@@ -97,6 +107,40 @@ class Executor:
         for execution in executions:
             execution.attempt(partial(execution.ask, self.sender), None)
         self.sender.drain()
+
+    def _raise_boundaries(self, executions: Iterable[Execution]) -> None:
+        """Have boundaries raised, each once for all its intents, before anything of them is sent."""
+        guarded: dict[tuple[str, bool, str], list[tuple[Execution, BoundaryGuard]]] = defaultdict(list)
+        none: Sequence[BoundaryGuard] = ()
+        for execution in executions:
+            for guard in execution.attempt(partial(execution.boundaries_to_raise, self.sender), none):
+                bucket = execution.bucket
+                guarded[bucket.name, bucket.bypass, guard.namespace].append((execution, guard))
+        for asked in guarded.values():
+            self._raise_boundary(asked)
+        self.sender.drain()
+
+    def _raise_boundary(self, asked: Sequence[tuple[Execution, BoundaryGuard]]) -> None:
+        sender, bucket = self.sender, asked[0][0].bucket
+        guards = {guard for _, guard in asked}
+
+        def work() -> Advanced:
+            try:
+                return advance(sender.paced(bucket.name), bucket.name, guards, dry=self.dry)
+            except EnvironmentFault:
+                if self.dry:
+                    return Advanced({})  # who only looks may have no right at the store
+                raise
+
+        def told(bucket: Bucket, found: Advanced) -> None:
+            self.advances += found.writes
+            for execution, guard in asked:
+                if guard in found.told:
+                    execution.boundaries[guard] = said = found.told[guard]
+                    if isinstance(said, Wait) and said.reason in SET_BACK:
+                        self.set_back[f"{bucket.name}/{guard.namespace}"] = said.detail
+
+        sender.job(bucket, work, told)
 
     def result(self, execution: Execution) -> Result:
         """Return what became of an intent, after `finish`."""
