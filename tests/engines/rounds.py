@@ -15,8 +15,10 @@ from tests.engines.world import PREFIX, Collects, Database, Pairs, World, write
 
 __all__ = ["KINDS", "held_put", "play"]
 
-_ARRIVES_SECONDS = 60.0
+_ARRIVES_SECONDS = 600.0
 _ANSWERS_SECONDS = 120.0
+_YOUNG_S = 1.1
+"""A store tells in whole seconds when a file was written: one of the same second is no older than any age."""
 
 KINDS = {
     "collected while it writes": 3,
@@ -133,6 +135,7 @@ def held_put(world: World, database: Database) -> bool:
             let_go.set()
             _note(database, pairs, answer)
 
+        time.sleep(_YOUNG_S)
         gone = sexton.gate.next(lambda passing: held.key in passing.deleted, after=deleted)
         # Without the engine's own collector, which would raise the boundary too.
         with collecting(world, sexton, beside=False):
@@ -170,7 +173,8 @@ def _reaper_killed(world: World, database: Database) -> None:
         sexton.kill_reaper()
         raise ConnectionResetError
 
-    killed = sexton.gate.next(lambda passing: bool(passing.deleted), before=kill)
+    time.sleep(_YOUNG_S)
+    killed = sexton.gate.next(world.deletes_files, before=kill)
     with ThreadPoolExecutor(1) as pool:
         begun = pool.submit(sexton.collect, PREFIX)
         _wait(killed.arrived)
@@ -214,7 +218,7 @@ def _must_be_fenced(world: World, database: Database, stale: Engine) -> None:
 
 
 def _wait(event: threading.Event) -> None:
-    if not event.wait(_ARRIVES_SECONDS * 4):
+    if not event.wait(_ARRIVES_SECONDS):
         raise TimeoutError("what a request was held for did not come")
 
 

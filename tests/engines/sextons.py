@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -24,8 +25,8 @@ from sexton.schemas.codec import Codec
 
 __all__ = ["Sexton", "servers", "started"]
 
-_SETTLED_SECONDS = 180.0
-_COLLECTED_SECONDS = 120.0
+_SETTLED_SECONDS = 600.0
+_COLLECTED_SECONDS = 300.0
 _COMMAND = [sys.executable, "-m", "sexton.deploy.main"]
 _HARMLESS = {events.OutcomeKind.DELETED, events.OutcomeKind.ABSENT, events.OutcomeKind.CANCELLED}
 
@@ -65,6 +66,7 @@ class Sexton:
     intents: dict[str, events.DeletionIntent] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._runs = itertools.count(1)
         self._offsets: dict[tuple[str, int], int] = {}
         self._log = self.installation.directory / "reaper.log"
         self._reaper: Process | None = None
@@ -92,10 +94,12 @@ class Sexton:
     def collect(self, prefix: str) -> None:
         """Run the collector once and let it ask for what it finds."""
         command = [*_COMMAND, "collect", "sequenced", "--bucket", self.bucket, "--prefix", prefix, "--emit"]
-        command += ["--max-share", "100%", "--min-age", "0s", "--checkpoints", "slatedb"]
+        command += ["--max-share", "1", "--min-age", "0s", "--checkpoints", "slatedb"]
+        # With reports of its own a run has no last one that it could have found ten times as much as.
+        reports = self.installation.directory / f"reports-{next(self._runs)}"
         done = subprocess.run(
             command,
-            env=self.installation.environment,
+            env={**self.installation.environment, "SEXTON_REPORTS": str(reports)},
             capture_output=True,
             text=True,
             timeout=_COLLECTED_SECONDS,

@@ -19,7 +19,7 @@ from tests.support import s3_stores, stores
 from tests.support.s3_stores import Running
 from tests.support.sequenced import client_of
 
-pytestmark = pytest.mark.stores
+pytestmark = [pytest.mark.stores, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tests.engines.engines import Engine, Engines, Refused
-from tests.engines.gate import Gate, opened
+from tests.engines.gate import Gate, Passing, opened
 from tests.engines.oracle import Book, Value
 
 from sexton.schemas.sequenced import Namespace, parse_boundary
@@ -93,6 +93,11 @@ class World:
         """Return the namespaces of all databases and clones."""
         paths = [path for each in self.databases for path in (each.path, *each.clones)]
         return [Namespace(path, name) for path in paths for name in _NAMES]
+
+    def deletes_files(self, passing: Passing) -> bool:
+        """Return whether a request deletes files, and not what a probe has made for itself."""
+        spaces = self.namespaces()
+        return any(space.id_of(key) is not None for key in passing.deleted for space in spaces)
 
     def toss(self) -> bool:
         """Toss a coin."""
