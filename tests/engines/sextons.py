@@ -94,7 +94,7 @@ class Sexton:
     def collect(self, prefix: str) -> None:
         """Run the collector once and let it ask for what it finds."""
         command = [*_COMMAND, "collect", "sequenced", "--bucket", self.bucket, "--prefix", prefix, "--emit"]
-        command += ["--max-share", "1", "--min-age", "0s", "--checkpoints", "slatedb"]
+        command += ["--max-share", "1", "--min-age", "0.001s", "--checkpoints", "slatedb"]
         # With reports of its own a run has no last one that it could have found ten times as much as.
         reports = self.installation.directory / f"reports-{next(self._runs)}"
         done = subprocess.run(
