@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,8 @@ from tests.support.task_work import NOW
 
 from sexton.schemas.events import (
     BoundaryGuard,
+    DeleteObjects,
+    PromiseGuard,
 )
 from sexton.storage import BatchDeleter, StoreSettings
 from sexton.streaming_jobs.budget import NoBudget
@@ -263,3 +266,24 @@ def test_a_boundary_is_written_within_the_bucket_s_budget(on: Bench) -> None:
 
     assert advance(store, BUCKET, [BoundaryGuard(MANIFESTS.text, 6)]).writes == 1
     assert budget.taken == [1]
+
+
+def test_a_bucket_whose_circuit_opens_meanwhile_raises_no_boundary(on: Bench) -> None:
+    """What goes first is throttled: nothing is asked or written for what would come next."""
+    on.s3.buckets.fill(BUCKET, {"plain": b"x"})
+
+    def script(request: Recorded) -> Reply | None:
+        later = replace(error_reply(503, "SlowDown", "later"), headers={"Retry-After": "100"})
+        return later if request.is_delete_objects and not request.is_probe else None
+
+    on.s3.script(script)
+    plain = replace(
+        asked([1], name="plain"),
+        guards=(PromiseGuard("ours"),),
+        action=DeleteObjects(BUCKET, (("plain",),)),
+    )
+
+    rows = on.settle(plain, asked([6]))
+
+    assert [outcome(row)[:2] for row in rows] == [("deferred", "")] * 2
+    assert (on.boundary, set(on.calls())) == (b"3", {"delete"})
