@@ -1,4 +1,4 @@
-"""The collector `sequenced` on Kafka, an issuer and a recording store: what it asks for, and at what price."""
+"""The collector `sequenced` on Kafka, an issuer and a recording store: whom it asks, and what it asks for."""
 
 from __future__ import annotations
 

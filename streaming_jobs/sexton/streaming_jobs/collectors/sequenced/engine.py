@@ -70,7 +70,9 @@ def _store(client: Any, address: BucketAddress, bucket: str) -> Any:
     virtual_hosted = not address.path
     for name, value in (
         ("bucket", bucket),
-        ("endpoint", address.origin),
+        # Of the names that an address has there this one precedes all: with another one, a variable of the
+        # environment would win, and a database of the same name in another store be asked.
+        ("aws_endpoint_url_s3", address.origin),
         ("region", address.region),
         ("virtual_hosted_style_request", str(virtual_hosted).lower()),
         ("allow_http", str(address.origin.startswith("http:")).lower()),
