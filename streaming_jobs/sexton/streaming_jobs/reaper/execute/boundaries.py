@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sexton.schemas.errors import EnvironmentFault, InvalidFormat
 from sexton.schemas.events import BoundaryGuard, OutcomeKind
@@ -33,23 +34,27 @@ from sexton.storage.probing import is_about_more
 from sexton.streaming_jobs.reaper.execute.paced import PacedDeleter
 from sexton.streaming_jobs.reaper.vetoes import Stop, Wait
 
-__all__ = ["SET_BACK", "Advanced", "advance", "newest_refusals", "set_back"]
+__all__ = ["Advanced", "advance", "newest_refusals", "set_back"]
 
-SET_BACK = frozenset(["boundary-unreadable", "boundary-vanished", "boundary-lowered"])
+_SET_BACK = frozenset(["boundary-unreadable", "boundary-vanished", "boundary-lowered"])
 """Reasons of waiting for a person: somebody else has written or deleted the boundary object."""
 
 _MOST_TRIES = 8  # of a write that others were ahead of, or whose fate nobody knows
 _FEW = 10  # of a listing that is to show one file above those that go
-
-Told = Mapping[BoundaryGuard, Stop | Wait | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
     """What became of each guard: it holds (None), never will, or nobody can tell now; and writes tried."""
 
-    told: Told
+    told: Mapping[Any, Stop | Wait | None]
     writes: int = 0
+
+    @property
+    def set_back(self) -> Mapping[str, str]:
+        """The namespaces whose boundary waits for a person."""
+        waits = ((guard, said) for guard, said in self.told.items() if isinstance(said, Wait))
+        return {guard.namespace: said.detail for guard, said in waits if said.reason in _SET_BACK}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class _Stands:
 
 
 def advance(
-    store: PacedDeleter, bucket: str, guards: Collection[BoundaryGuard], *, dry: bool = False
+    store: PacedDeleter, bucket: str, guards: Collection[BoundaryGuard], dry: bool = False
 ) -> Advanced:
     """Make guards of one namespace true, as far as they may be; a dry run only looks.
 
