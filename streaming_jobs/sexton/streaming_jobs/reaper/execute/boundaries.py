@@ -34,7 +34,7 @@ from sexton.storage.probing import is_about_more
 from sexton.streaming_jobs.reaper.execute.paced import PacedDeleter
 from sexton.streaming_jobs.reaper.vetoes import Stop, Wait
 
-__all__ = ["Advanced", "advance", "newest_refusals", "set_back"]
+__all__ = ["Advanced", "advance", "decide", "newest_refusals", "set_back"]
 
 _SET_BACK = frozenset(["boundary-unreadable", "boundary-vanished", "boundary-lowered"])
 """Reasons of waiting for a person: somebody else has written or deleted the boundary object."""
@@ -169,25 +169,37 @@ def set_back(guard: BoundaryGuard, value: int, *, exists: bool) -> Wait | None:
     return Wait("boundary-lowered", f"{seen}, and is {value}")
 
 
+def decide(
+    guards: Collection[BoundaryGuard], value: int, *, exists: bool
+) -> tuple[dict[BoundaryGuard, Stop | Wait | None], int | None]:
+    """Return what each guard comes to with the boundary that stands, and what has to be written for that.
+
+    None is to be written where it is high enough, and where one of them knows that it was set back: ids are
+    alive again which were dead, and nobody writes on top of that.
+    """
+    target = max(guard.id for guard in guards)
+    alarms = {guard: set_back(guard, value, exists=exists) for guard in guards}
+    told: dict[BoundaryGuard, Stop | Wait | None] = dict(alarms)
+    if target <= value:
+        return told, None
+    if alarm := next(filter(None, alarms.values()), None):
+        return told | dict.fromkeys((guard for guard in guards if guard.id > value), alarm), None
+    return told, target
+
+
 def _raise(
     store: PacedDeleter, bucket: str, space: Namespace, guards: Collection[BoundaryGuard], *, dry: bool
 ) -> Advanced:
     """Raise the boundary to the highest of the guards unless it is there; never lower it."""
-    target = max(guard.id for guard in guards)
     for writes in range(_MOST_TRIES):
         try:
             stands = _read(store, bucket, space)
         except InvalidFormat as error:
             why = Wait("boundary-unreadable", f"{space.boundary_key!r}: {error}")
             return Advanced(dict.fromkeys(guards, why), writes)
-        exists = stands.etag is not None
-        told = {guard: set_back(guard, stands.value, exists=exists) for guard in guards}
-        if target <= stands.value or dry:
+        told, target = decide(guards, stands.value, exists=stands.etag is not None)
+        if target is None or dry:
             return Advanced(told, writes)
-        if alarm := next(filter(None, told.values()), None):
-            # One of them knows that ids are alive again which were dead: nobody writes on top of that.
-            missing = {guard: alarm for guard in guards if guard.id > stands.value}
-            return Advanced({**told, **missing}, writes)
         if _put(store, bucket, space, stands, target):
             return Advanced(told, writes + 1)
         # Others were ahead, or nobody knows: what stands there now decides.
