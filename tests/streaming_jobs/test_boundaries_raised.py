@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.support.boundaries import (
@@ -19,16 +22,23 @@ from tests.support.boundaries import (
     files,
     outcome,
 )
+from tests.support.execute_stage import execution
 from tests.support.s3_api import error_reply
 from tests.support.s3_recorder import Recorded, Reply, S3Recorder
+from tests.support.task_work import NOW
 
 from sexton.schemas.events import (
     BoundaryGuard,
+    DeleteObjects,
+    PromiseGuard,
 )
 from sexton.storage import BatchDeleter, StoreSettings
 from sexton.streaming_jobs.budget import NoBudget
 from sexton.streaming_jobs.reaper.execute.boundaries import advance
+from sexton.streaming_jobs.reaper.execute.bucket import Bucket as TaskBucket
+from sexton.streaming_jobs.reaper.execute.gate import Gate
 from sexton.streaming_jobs.reaper.execute.paced import OnePacer, PacedDeleter
+from sexton.streaming_jobs.reaper.vetoes import Now, Wait
 
 HOUR = timedelta(hours=1)
 
@@ -191,3 +201,89 @@ def test_b_8_after_a_crash_the_same_intent_finds_what_was_done(on: Bench) -> Non
 
     assert [outcome(row) for row in (first, again)] == [DELETED, DELETED]
     assert (on.boundary, on.left(), on.counts.advances) == (b"6", [1, 2, 3, 7, 8, 9, 10], 0)
+
+
+def test_b_3_of_two_that_create_a_boundary_the_higher_one_stands(on: Bench) -> None:
+    """B-3: there was none when it was read, and a higher one when it was written."""
+    on.set_boundary(None)
+    on.s3.script(others_first(1, lambda _: b"8", on.s3))
+
+    (row,) = on.settle(asked([6]))
+
+    assert (outcome(row), on.boundary, on.counts.advances) == (DELETED, b"8", 1)
+
+
+def test_a_store_whose_writes_could_not_be_tried_waits(on: Bench) -> None:
+    """Whether conditional writes are real is not known: nothing is raised, and it comes again."""
+
+    def script(request: Recorded) -> Reply | None:
+        tried = request.method == "PUT" and request.is_probe
+        return error_reply(403, "AccessDenied", "no") if tried else None
+
+    on.s3.script(script)
+
+    (row,) = on.settle(asked([6]))
+
+    assert (outcome(row)[2], on.boundary, on.left()) == ("boundary-unknown", b"3", list(range(1, 11)))
+
+
+def test_a_dry_run_without_a_store_passes_no_boundary(on: Bench) -> None:
+    """Who may not even look there learns that it would wait, and fails at nothing."""
+
+    def script(request: Recorded) -> Reply | None:
+        return error_reply(403, "InvalidAccessKeyId", "no")
+
+    on.s3.script(script)
+
+    assert [outcome(row)[2] for row in on.settle(asked([6]), dry=True)] == ["boundary-unknown"]
+
+
+def test_a_boundary_of_which_nobody_was_asked_is_not_raised() -> None:
+    """No answer is no pass: the phase does not begin."""
+    begun = execution(files([6]), gate=Gate(boundaries=[BoundaryGuard(MANIFESTS.text, 6)]))
+    begun.bucket = TaskBucket(BUCKET, bypass=False)
+    sender: Any = SimpleNamespace(now=lambda bucket: Now(NOW, NOW))
+
+    assert not begun.may_begin(sender)
+    assert begun.gated == Wait("boundary-unknown", "the store could not be asked")
+
+
+class Budget(NoBudget):
+    """Notes what was taken of it."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+
+    def take(self, bucket: str, keys: int) -> float:
+        self.taken.append(keys)
+        return 0.0
+
+
+def test_a_boundary_is_written_within_the_bucket_s_budget(on: Bench) -> None:
+    """It is a write like a delete: one of the bucket's budget is taken before it is sent."""
+    budget = Budget()
+    store = PacedDeleter(on.deleter, OnePacer(budget))
+
+    assert advance(store, BUCKET, [BoundaryGuard(MANIFESTS.text, 6)]).writes == 1
+    assert budget.taken == [1]
+
+
+def test_a_bucket_whose_circuit_opens_meanwhile_raises_no_boundary(on: Bench) -> None:
+    """What goes first is throttled: nothing is asked or written for what would come next."""
+    on.s3.buckets.fill(BUCKET, {"plain": b"x"})
+
+    def script(request: Recorded) -> Reply | None:
+        later = replace(error_reply(503, "SlowDown", "later"), headers={"Retry-After": "100"})
+        return later if request.is_delete_objects and not request.is_probe else None
+
+    on.s3.script(script)
+    plain = replace(
+        asked([1], name="plain"),
+        guards=(PromiseGuard("ours"),),
+        action=DeleteObjects(BUCKET, (("plain",),)),
+    )
+
+    rows = on.settle(plain, asked([6]))
+
+    assert [outcome(row)[:2] for row in rows] == [("deferred", "")] * 2
+    assert (on.boundary, set(on.calls())) == (b"3", {"delete"})

@@ -134,18 +134,6 @@ class RequestSigner:
                 self._addresses[bucket] = found
             return found
 
-    def call(
-        self,
-        method: str,
-        bucket: str,
-        key: str = "",
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-    ) -> AWSPreparedRequest:
-        """Return a request about one key (the bucket when it is empty), its bytes percent-encoded, once."""
-        return self.signed(self.address(bucket), method, key, query, headers, body)
-
     def signed(
         self,
         address: BucketAddress,
@@ -155,7 +143,10 @@ class RequestSigner:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> AWSPreparedRequest:
-        """Return such a request to an address; raises CredentialsUnavailable."""
+        """Return a request about one key of a bucket that is at this address (the bucket when it is empty).
+
+        The key's bytes are percent-encoded, once. Raises CredentialsUnavailable.
+        """
         try:
             # Asked anew each time: refreshable credentials change while the process lives.
             frozen: Any = self._credentials.get_frozen_credentials() if self._credentials else None

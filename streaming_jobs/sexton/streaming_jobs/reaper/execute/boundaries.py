@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from sexton.schemas.errors import InvalidFormat
+from sexton.schemas.errors import EnvironmentFault, InvalidFormat
 from sexton.schemas.events import BoundaryGuard, OutcomeKind
 from sexton.schemas.sequenced import Namespace, boundary_text, parse_boundary
 from sexton.storage import (
@@ -66,14 +66,15 @@ def advance(
     """Make guards of one namespace true, as far as they may be; a dry run only looks.
 
     What the store says of these objects alone is told as a reason to wait. Raises StoreRefused for what is
-    about the bucket, EnvironmentFault for what is about everything.
+    about the bucket, EnvironmentFault for what is about everything; not in a dry run: who only looks may have
+    no right at the store.
     """
     try:
         return _advance(store, bucket, guards, dry=dry)
-    except StoreRefused as refused:
-        if is_about_more(refused):
+    except (StoreRefused, EnvironmentFault) as error:
+        if not dry and (not isinstance(error, StoreRefused) or is_about_more(error)):
             raise
-        return Advanced(dict.fromkeys(guards, Wait("boundary-unknown", str(refused))))
+        return Advanced(dict.fromkeys(guards, Wait("boundary-unknown", str(error))))
 
 
 def _advance(store: PacedDeleter, bucket: str, guards: Collection[BoundaryGuard], *, dry: bool) -> Advanced:

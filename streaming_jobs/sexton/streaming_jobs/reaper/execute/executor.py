@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.events import BoundaryGuard
 from sexton.storage import Deleter
 from sexton.streaming_jobs.reaper.execute.boundaries import SET_BACK, Advanced, advance
@@ -124,23 +123,15 @@ class Executor:
         sender, bucket = self.sender, asked[0][0].bucket
         guards = {guard for _, guard in asked}
 
-        def work() -> Advanced:
-            try:
-                return advance(sender.paced(bucket.name), bucket.name, guards, dry=self.dry)
-            except EnvironmentFault:
-                if self.dry:
-                    return Advanced({})  # who only looks may have no right at the store
-                raise
-
         def told(bucket: Bucket, found: Advanced) -> None:
             self.advances += found.writes
             for execution, guard in asked:
-                if guard in found.told:
-                    execution.boundaries[guard] = said = found.told[guard]
-                    if isinstance(said, Wait) and said.reason in SET_BACK:
-                        self.set_back[f"{bucket.name}/{guard.namespace}"] = said.detail
+                execution.boundaries[guard] = said = found.told[guard]
+                if isinstance(said, Wait) and said.reason in SET_BACK:
+                    self.set_back[f"{bucket.name}/{guard.namespace}"] = said.detail
 
-        sender.job(bucket, work, told)
+        paced = sender.paced(bucket.name)
+        sender.job(bucket, lambda: advance(paced, bucket.name, guards, dry=self.dry), told)
 
     def result(self, execution: Execution) -> Result:
         """Return what became of an intent, after `finish`."""
