@@ -175,6 +175,11 @@ class World:
             return 0
         return parse_boundary(answer["Body"].read())
 
+    def has(self, key: str) -> bool:
+        """Return whether an object is there."""
+        listed = self.s3.list_objects_v2(Bucket=self.bucket, Prefix=key).get("Contents", ())
+        return any(each["Key"] == key for each in listed)
+
     def _checkpoint(self, database: Database) -> None:
         made = self._reader().ask("checkpoint", path=database.path)
         # What is open is settled first: the checkpoint has it or has it not.
