@@ -105,8 +105,7 @@ def test_b_5_the_engine_is_asked_in_the_store_that_was_listed(
     """B-5: wherever its environment leads; an expired checkpoint holds, what it cannot read is unknown."""
     engine = Engine(running)
     engine.write("data/db", "a")
-    one = engine.checkpoint("data/db", lifetime_ms=1)
-    engine.write("data/db", "b")
+    one = engine.checkpoint("data/db", lifetime_ms=1)  # who opens the database takes it off the list
     engine.write("data/plain", "c")
     engine.s3.put_object(Bucket=BUCKET, Key=Namespace("data/junk", "manifest").key(1), Body=b"junk" * 10)
     with socket.create_server(("127.0.0.1", 0)) as elsewhere:
@@ -129,7 +128,7 @@ def test_b_5_the_engine_is_asked_in_the_store_that_was_listed(
 @pytest.mark.real
 @pytest.mark.spark
 def test_b_5_what_a_checkpoint_holds_survives_and_the_database_stays_readable(
-    running: Running, installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """B-5: report, intents, boundary, deletion; then the newest state and the checkpoint's are read."""
     engine, keys = Engine(running), [f"key-{number}" for number in range(6)]
