@@ -3,7 +3,7 @@
 stack          Kafka, Valkey and S3, started once, when the first test of any process of the run asks for them
 installation   own topics, bucket, Redis database and issuer, and the environment that leads to them
 settings       the settings of `installation`
-cli            runs the `sexton` command as a subprocess
+cli            runs the `sexton` command as a process, forked from one that has imported it
 spark          the one Spark session of the run
 chain, store   the whole chain on `installation`, and its object store
 """
@@ -14,7 +14,6 @@ import itertools
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.support.certificates import authority
 from tests.support.chain import Chain
+from tests.support.forks import Forks
 from tests.support.stacks import WORKER, Stack, stop_servers
 
 from sexton.deploy import java
@@ -139,9 +139,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def stack(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """What the `sexton` command is forked from, where a test asks for what it does and not for its start."""
+    started = Forks(tmp_path_factory.mktemp("forks"))
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="session")
+def stack(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, forks: Forks
+) -> Iterator[LocalStack]:
     """The servers of the local stack without topics and issuer: `installation` brings those."""
-    with Stack.on(pytestconfig.stash[_SERVERS], tmp_path_factory.mktemp("stack") / "own") as started:
+    own = tmp_path_factory.mktemp("stack") / "own"
+    with Stack.on(pytestconfig.stash[_SERVERS], own, forks) as started:
         yield started
 
 
@@ -164,7 +175,7 @@ def settings(installation: Installation) -> Settings:
 
 
 @pytest.fixture
-def cli() -> Cli:
+def cli(forks: Forks) -> Cli:
     """Run `sexton ARGUMENTS...`; `env` continues top of this process' environment, `timeout` is in
     seconds.
     """
@@ -172,14 +183,7 @@ def cli() -> Cli:
     def run(
         *arguments: str, env: Mapping[str, str] | None = None, timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "sexton.deploy.main", *arguments],
-            env={**os.environ, **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        return forks.run(arguments, {**os.environ, **(env or {})}, timeout)
 
     return run
 

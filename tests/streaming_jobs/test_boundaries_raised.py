@@ -240,7 +240,7 @@ def test_a_dry_run_without_a_store_passes_no_boundary(on: Bench) -> None:
 
 def test_a_boundary_of_which_nobody_was_asked_is_not_raised() -> None:
     """No answer is no pass: the phase does not begin."""
-    begun = execution(files([6]), gate=Gate(boundaries=[BoundaryGuard(MANIFESTS.text, 6)]))
+    begun = execution(files([6]), gate=Gate(unmade=[BoundaryGuard(MANIFESTS.text, 6)]))
     begun.bucket = TaskBucket(BUCKET, bypass=False)
     sender: Any = SimpleNamespace(now=lambda bucket: Now(NOW, NOW))
 
