@@ -19,7 +19,6 @@ from sexton.issuer.client import IssuerClient
 from sexton.issuer.state.transactions import Status
 from sexton.schemas.errors import UsageError
 from sexton.schemas.events import ImportedTransactions, NumberPlace
-from sexton.schemas.numbered_names import number_in
 
 FIRST, LAST = NumberPlace.FIRST, NumberPlace.LAST
 
@@ -149,30 +148,6 @@ def test_csv_rows(tmp_path: Path) -> None:
 
     assert read_plan(file).transactions == rows
     assert [chunk.transactions for chunk in chunks(Plan([], [], rows))] == [rows]
-
-
-@pytest.mark.parametrize(
-    ("name", "first", "last"),
-    [
-        ("23/x", 23, None),
-        ("23/x.24", 23, 24),
-        ("x.23", None, 23),
-        ("x/23/y.9", None, 9),
-        ("023/x.023", None, None),
-        ("0/x.0", None, None),
-        ("+23/x.+23", None, None),
-        ("٢٣/x.٢٣", None, None),
-        ("23", None, None),
-        (".23", None, 23),
-        ("x.23/", None, None),
-        ("x.23\n", None, None),
-        ("a\nb.23", None, 23),
-        ("12345678901/x.12345678901", None, None),
-    ],
-)
-def test_the_number_in_a_name(name: str, first: int | None, last: int | None) -> None:
-    """Decimal digits, exactly one text for each number."""
-    assert (number_in(name, FIRST), number_in(name, LAST)) == (first, last)
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,33 @@
 """The pure rules of boundary files: the boundary's text, what an advance writes, what a writer is told.
 
-Each models a decision of one participant, with all that it has read passed in: of the judge `boundary_of`,
-`named`, `behind_newest` and `advance`, of the writer `told`, `found` and
-`missing`, of the collector `plan`. Nothing
-here knows of the model's world: a rule of the product with the same arguments can stand in its place.
+Each is a decision of one participant, with all that it has read passed in, and asks the product: the judge's
+`named`, `behind_newest`, `set_back` and `advance` the reaper's guard; a writer's `seen`, `told`, `found` and
+`missing` the SDK's `observed`, `whose` and `Boundary.is_dead`; a boundary's text `parse_boundary`. The
+collector's `plan` is the model's own. Nothing here knows of the model's world.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from enum import Enum
-from typing import NamedTuple
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
-LARGEST = 2**63 - 1
-_TEXT = re.compile(r"[0-9]{1,20}\n?")
+from sexton.producers import _sequenced_rules
+from sexton.producers._errors import BoundaryLowered, BoundaryUnreadable, BoundaryVanished
+from sexton.producers._sequenced_rules import Boundary, Whose
+from sexton.producers._sequenced_store import NoObject, StoredObject
+from sexton.schemas import sequenced
+from sexton.schemas.actions import DeleteObjects
+from sexton.schemas.errors import InvalidFormat
+from sexton.schemas.guards import BoundaryGuard
+from sexton.schemas.sequenced import MAX_FILE_ID, Namespace
+from sexton.streaming_jobs.reaper.execute import boundaries
+from sexton.streaming_jobs.reaper.guards import Met
+from sexton.streaming_jobs.reaper.guards import boundary as guard
+
+_SPACE = Namespace("db", "manifest")
 
 
 class Told(Enum):
@@ -24,6 +37,7 @@ class Told(Enum):
     CONFLICT = "conflict"
     UNKNOWN = "unknown"
     VANISHED = "vanished"
+    LOWERED = "lowered"
     UNREADABLE = "unreadable"
     CHECK = "check"
     PUT_AGAIN = "put again"
@@ -57,27 +71,26 @@ class Plan(NamedTuple):
 
 def boundary_of(text: str | None) -> int | None:
     """Return the boundary that stands in the object, 0 without one; None where the text is no id."""
-    if text is None:
-        return 0
-    if _TEXT.fullmatch(text) is None:
+    try:
+        return 0 if text is None else sequenced.parse_boundary(text.encode())
+    except InvalidFormat:
         return None
-    value = int(text)
-    return value if value < 2**64 else None
 
 
 def named(ids: Collection[int], bound: int) -> bool:
     """Return whether an intent names only files that its own guard puts behind the boundary."""
-    return bound <= LARGEST and all(id <= bound for id in ids)
+    case: Any = SimpleNamespace(action=DeleteObjects("b", (tuple(map(_SPACE.key, ids)),)))
+    return bound <= MAX_FILE_ID and isinstance(guard.verdict(_guard(bound), case), Met)
 
 
 def behind_newest(bound: int, listed: Collection[int]) -> bool:
     """Return whether a listing shows a file above the id to which the boundary is to be raised."""
-    return any(id > bound for id in listed)
+    return not boundaries.newest_refusals([_guard(bound)], max(listed, default=None))
 
 
 def set_back(boundary: int, floor: int) -> bool:
     """Return whether the boundary is lower than it was when an intent was planned."""
-    return boundary < floor
+    return boundaries.set_back(_guard(1, floor), boundary, exists=True) is not None
 
 
 def advance(text: str | None, wanted: Sequence[Wanted]) -> Advance:
@@ -85,50 +98,54 @@ def advance(text: str | None, wanted: Sequence[Wanted]) -> Advance:
     boundary = boundary_of(text)
     if boundary is None:
         return Advance(None, tuple(range(len(wanted))))
-    deferred = tuple(number for number, each in enumerate(wanted) if set_back(boundary, each.floor))
-    highest = max((each.id for number, each in enumerate(wanted) if number not in deferred), default=0)
-    return Advance(highest if highest > boundary else None, deferred)
+    if not wanted:
+        return Advance(None, ())
+    guards = [_guard(*each) for each in wanted]
+    told, value = boundaries.decide(guards, boundary, exists=text is not None)
+    return Advance(value, tuple(number for number, each in enumerate(guards) if told[each] is not None))
 
 
-def passed_by(id: int, boundary: int) -> bool:
-    """Return whether a file of this id may have been deleted: the boundary is inclusive."""
-    return id <= boundary
+@cache
+def _guard(id: int, floor: int | None = None) -> BoundaryGuard:
+    return BoundaryGuard(_SPACE.text, id, floor)
 
 
-def vanished(text: str | None, seen: bool) -> bool:
-    """Return whether a boundary is gone that was seen before."""
-    return seen and text is None
+_STOPS = {
+    BoundaryVanished: Told.VANISHED,
+    BoundaryLowered: Told.LOWERED,
+    BoundaryUnreadable: Told.UNREADABLE,
+}
+_BODY = b"what every writer writes"
 
 
-def told(id: int, text: str | None, seen: bool) -> Told:
-    """Return what a writer is told whose file stands, with the boundary that it has read after the create.
-
-    `seen` is that it has seen a boundary before.
-    """
-    if vanished(text, seen):
-        return Told.VANISHED
-    boundary = boundary_of(text)
-    if boundary is None:
-        return Told.UNREADABLE
-    return Told.CONFLICT if passed_by(id, boundary) else Told.SUCCESS
+def seen(known: Boundary, text: str | None) -> Boundary | Told:
+    """Return what a writer knows of the boundary after it has read it, or what stops the writer."""
+    answer = NoObject.ABSENT if text is None else StoredObject(text.encode(), "", None)
+    try:
+        return _sequenced_rules.observed(known, "the boundary", answer)
+    except tuple(_STOPS) as error:
+        return _STOPS[type(error)]
 
 
-def is_own(nonce: str, own: str) -> bool:
-    """Return whether the file that was read back is the writer's own."""
-    return nonce == own
+def told(id: int, boundary: Boundary | Told) -> Told:
+    """Return what a writer is told whose file stands, with what it has seen of the boundary since."""
+    if isinstance(boundary, Told):
+        return boundary
+    return Told.CONFLICT if boundary.is_dead(id) else Told.SUCCESS
 
 
 def found(nonce: str, own: str) -> Told:
-    """Return what a put has come to whose fate is unknown, with the file that was read back."""
-    return Told.CHECK if is_own(nonce, own) else Told.CONFLICT
+    """Return what a put has come to whose fate is unknown, with the nonce of the file that was read back."""
+    whose = _sequenced_rules.whose(StoredObject(_BODY, "", nonce), own, _BODY)
+    return {Whose.OWN: Told.CHECK, Whose.ANOTHERS: Told.CONFLICT}[whose]
 
 
-def missing(id: int, text: str | None, seen: bool) -> Told:
-    """Return what such a put has come to where no file was read back, with the boundary that was read then.
+def missing(id: int, boundary: Boundary | Told) -> Told:
+    """Return what such a put has come to where no file was read back, with the boundary seen after that.
 
     Collected, whosever it was: nobody can tell. Else it has not landed yet.
     """
-    said = told(id, text, seen)
+    said = told(id, boundary)
     return {Told.SUCCESS: Told.PUT_AGAIN, Told.CONFLICT: Told.UNKNOWN}.get(said, said)
 
 

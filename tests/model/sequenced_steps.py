@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tests.model import sequenced_rules
 from tests.model.rules import replaced
-from tests.model.sequenced_rules import Told, Wanted, boundary_of
+from tests.model.sequenced_rules import Told, Wanted
 from tests.model.sequenced_world import (
     CANCELLED,
     DELETED,
@@ -20,6 +20,8 @@ from tests.model.sequenced_world import (
     Task,
     Writer,
 )
+
+from sexton.producers._sequenced_rules import Boundary
 
 STALE, FALSE_CONFLICT, PAST_VANISHED = "stale success", "false conflict", "past a vanished boundary"
 NEWEST_GONE, HELD_GONE, LATE = "the newest gone", "a held file gone", "begun late"
@@ -84,12 +86,10 @@ def read_back(world: SequencedWorld, number: int, rules: SequencedRules) -> Step
 def missing(world: SequencedWorld, number: int, rules: SequencedRules) -> Steps:
     """Read the boundary where no file was read back."""
     writer = world.writers[number]
-    said = sequenced_rules.missing(writer.id, world.boundary, writer.seen)
+    seen = sequenced_rules.seen(writer.known, world.boundary)
+    said = sequenced_rules.missing(writer.id, seen)
     if said is Told.PUT_AGAIN:
-        yield (
-            f"put_again {writer.name} {writer.id}",
-            world.writer(number, at="put", seen=_seen(world, writer)),
-        )
+        yield f"put_again {writer.name} {writer.id}", world.writer(number, at="put", known=seen)
     else:
         yield f"missing {writer.name} {writer.id} {said.value}", _told(world, number, said, rules)
 
@@ -97,11 +97,17 @@ def missing(world: SequencedWorld, number: int, rules: SequencedRules) -> Steps:
 def check(world: SequencedWorld, number: int, rules: SequencedRules) -> Steps:
     """Read the boundary, and be told by it."""
     writer = world.writers[number]
-    said = sequenced_rules.told(writer.id, world.boundary, writer.seen)
+    seen = sequenced_rules.seen(writer.known, world.boundary)
+    said = sequenced_rules.told(writer.id, seen)
+    after = world
+    if isinstance(seen, Boundary):
+        below = world.stands is None or world.stands < writer.known.id
+        gone = world.boundary is None and writer.known != Boundary()
+        after = world.writer(number, known=seen).wrong(PAST_VANISHED, below or gone)
     if said is Told.SUCCESS and not rules.on("check-after"):
-        after = world.writer(number, at="put", seen=_seen(world, writer))
+        after = after.writer(number, at="put")
     else:
-        after = _told(world, number, said, rules)
+        after = _told(after, number, said, rules)
     yield f"check {writer.name} {writer.id} {said.value}", after
 
 
@@ -131,22 +137,15 @@ def _told(world: SequencedWorld, number: int, said: Told, rules: SequencedRules)
     """Tell a writer: after a success it goes on with the next id, else another one has to open."""
     writer, truth = world.writers[number], world.truth
     first = truth.first[writer.id] == writer.name
-    seen = _seen(world, writer)
     if said is Told.SUCCESS and writer.left > 1:
-        after = world.writer(number, at=_first(rules), seen=seen, id=writer.id + 1, left=writer.left - 1)
+        after = world.writer(number, at=_first(rules), id=writer.id + 1, left=writer.left - 1)
     else:
         done = Writer(writer.name, 0, "done", told=said)
         after = world._replace(writers=replaced(world.writers, number, done))
     if said is not Told.SUCCESS:
-        stands = first and writer.id not in truth.deleted and writer.id > (boundary_of(world.boundary) or 0)
+        stands = first and writer.id not in truth.deleted and writer.id > (world.stands or 0)
         return after.wrong(FALSE_CONFLICT, said is Told.CONFLICT and stands)
-    after = after.wrong(STALE, not first or (writer.id, writer.name) in truth.again)
-    gone = boundary_of(world.boundary) is None or (writer.seen and world.boundary is None)
-    return after.wrong(PAST_VANISHED, gone)
-
-
-def _seen(world: SequencedWorld, writer: Writer) -> bool:
-    return writer.seen or world.boundary is not None
+    return after.wrong(STALE, not first or (writer.id, writer.name) in truth.again)
 
 
 def _landed(world: SequencedWorld, id: int, nonce: str) -> SequencedWorld:
@@ -218,7 +217,7 @@ def read(world: SequencedWorld, number: int, rules: SequencedRules) -> Steps:
         after = world.task(number, at="write", going=going, text=world.boundary)
     else:
         after = world.task(number, at=_raised(going, rules), going=going)
-    boundary = boundary_of(world.boundary)
+    boundary = world.stands
     below = any(boundary is None or boundary < world.intents[each].floor for each in going)
     yield f"read {number}", after.wrong(PAST_FLOOR, below)
 
@@ -234,7 +233,7 @@ def write(world: SequencedWorld, number: int, rules: SequencedRules) -> Steps:
         return
     value = _advance(world, task, task.text).value
     assert value is not None
-    boundary = boundary_of(world.boundary)
+    boundary = world.stands
     asked = [world.intents[each] for each in task.batch if _passes_others(world, each, rules)]
     after = world._replace(boundary=str(value))
     after = after.wrong(LOWERED, boundary is not None and value < boundary)
@@ -290,7 +289,7 @@ def _may_raise(world: SequencedWorld, intent: Intent) -> bool:
 
 def _advance(world: SequencedWorld, task: Task, text: str | None) -> sequenced_rules.Advance:
     wanted = [Wanted(world.intents[each].id, world.intents[each].floor) for each in task.batch]
-    return sequenced_rules.advance(text, wanted)
+    return sequenced_rules.advance(text, tuple(wanted))
 
 
 def _raised(going: tuple[int, ...], rules: SequencedRules) -> str:

@@ -1,16 +1,16 @@
 """The world of sequenced metadata: one namespace's files, its boundary, writers, collectors and reaper tasks.
 
 A writer that takes no step is stalled, or dead; another one opens by listing. A collector's listing and its
-plan are two steps, and so is everything of a task between two requests. `sequenced_rules` decides what each
-does with what it has read, the product's own judge whether the guards beside the boundary hold, its gate
-whether a plan has expired. A safeguard that is one of these rules is switched off there (`SWITCHES`); one
-that is an order of steps is restated in `sequenced_steps`.
+plan are two steps, and so is everything of a task between two requests. The SDK's own rules decide what a
+writer takes from what it has read, the judge whether the guards beside the boundary hold, its gate whether a
+plan has expired; `sequenced_rules` what the others do. A safeguard that is one of these rules is switched off
+where it stands (`SWITCHES`); one that is an order of steps is restated in `sequenced_steps`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
@@ -19,10 +19,15 @@ from tests.model import sequenced_rules
 from tests.model.rules import Switch, SwitchedRules, replaced
 from tests.model.sequenced_rules import Told
 
-from sexton.schemas import events
+from sexton.producers import _sequenced_rules
+from sexton.producers._sequenced_rules import Boundary, Whose
+from sexton.producers._sequenced_store import NoObject, StoredObject
+from sexton.schemas import events, sequenced
 from sexton.schemas.guards import NotBeforeGuard, PromiseGuard
 from sexton.schemas.vetoes import ExpiresAt
+from sexton.streaming_jobs.reaper.execute import boundaries
 from sexton.streaming_jobs.reaper.execute.gate import Gate
+from sexton.streaming_jobs.reaper.guards import Met, boundary
 from sexton.streaming_jobs.reaper.judge import Facts, judge
 from sexton.streaming_jobs.reaper.vetoes import Now
 
@@ -44,6 +49,7 @@ SAFEGUARDS = {
     "nonce": "what is read back counts as one's own by its nonce",
     "read-back": "a refused put is read back before it is called a conflict",
     "vanished": "a boundary that was seen and is gone stops the writer",
+    "lowered": "a boundary that is lower than it was stops the writer",
     "checkpoint-held": "what an active checkpoint holds is not planned",
     "plan-expires": "a plan that has expired is not begun",
 }
@@ -64,7 +70,7 @@ class Intent(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """One writer, and the step that it takes next; `name` is its nonce, `seen` that it has seen a boundary.
+    """One writer, and the step that it takes next; `name` is its nonce, `known` the boundary it has seen.
 
     `left` is how many files it is still to create, `told` what it was told at last.
     """
@@ -73,7 +79,7 @@ class Writer(NamedTuple):
     left: int = 1
     at: str = "open"
     id: int = 0
-    seen: bool = False
+    known: Boundary = Boundary()
     told: Told | None = None
 
 
@@ -142,6 +148,12 @@ class SequencedWorld(NamedTuple):
         return tuple(id for id, nonce in enumerate(self.files) if nonce)
 
     @property
+    def stands(self) -> int | None:
+        """The boundary, 0 without one, None where it is no number: the truth, whatever a rule reads there."""
+        text = "0" if self.boundary is None else self.boundary
+        return int(text) if text.isdigit() else None
+
+    @property
     def newest(self) -> int:
         """The highest id that a listing shows now, 0 where nothing stands."""
         return max(self.listed, default=0)
@@ -166,6 +178,7 @@ class SequencedWorld(NamedTuple):
         return self._replace(budget=self.budget._replace(**{what: getattr(self.budget, what) - 1}))
 
 
+Found = StoredObject | NoObject
 Steps = Iterator[tuple[str, SequencedWorld]]
 
 
@@ -205,16 +218,37 @@ class SequencedSetup:
         )
 
 
+_observed, _whose = _sequenced_rules.observed, _sequenced_rules.whose
+
+
+def _by_bytes(found: Found, nonce: str | None, body: bytes) -> Whose:
+    return _whose(replace(found, nonce=nonce) if isinstance(found, StoredObject) else found, nonce, body)
+
+
+def _vanished_unseen(known: Boundary, key: str, answer: Found) -> Boundary:
+    return known if answer is NoObject.ABSENT else _observed(known, key, answer)
+
+
+def _lowered_unseen(known: Boundary, key: str, answer: Found) -> Boundary:
+    return _observed(replace(known, id=0), key, answer)
+
+
+def _any_text(body: bytes) -> int:
+    return int(body) if body.isdigit() else 0
+
+
 SWITCHES: Mapping[str, Sequence[Switch]] = {
-    "inclusive": [Switch(sequenced_rules, "passed_by", lambda id, boundary: id < boundary)],
-    "newest-kept": [Switch(sequenced_rules, "behind_newest", lambda bound, listed: True)],
-    "keys-named": [Switch(sequenced_rules, "named", lambda ids, bound: True)],
-    "floor": [Switch(sequenced_rules, "set_back", lambda boundary, floor: False)],
+    "inclusive": [Switch(Boundary, "is_dead", lambda boundary, id: id < boundary.id)],
+    "newest-kept": [Switch(boundaries, "newest_refusals", lambda guards, newest: {})],
+    "keys-named": [Switch(boundary, "verdict", lambda guard, case: Met())],
+    "floor": [Switch(boundaries, "set_back", lambda guard, value, exists: None)],
     "readable": [
-        Switch(sequenced_rules, "boundary_of", lambda text: int(text) if text and text.isdigit() else 0)
+        Switch(sequenced, "parse_boundary", _any_text),
+        Switch(_sequenced_rules, "parse_boundary", _any_text),
     ],
-    "nonce": [Switch(sequenced_rules, "is_own", lambda nonce, own: True)],
-    "vanished": [Switch(sequenced_rules, "vanished", lambda text, seen: False)],
+    "nonce": [Switch(_sequenced_rules, "whose", _by_bytes)],
+    "vanished": [Switch(_sequenced_rules, "observed", _vanished_unseen)],
+    "lowered": [Switch(_sequenced_rules, "observed", _lowered_unseen)],
     "checkpoint-held": [Switch(sequenced_rules, "released", lambda ids, held: tuple(sorted(ids)))],
     "plan-expires": [Switch(Gate, "said", lambda *_: None)],
 }

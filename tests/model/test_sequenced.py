@@ -37,6 +37,7 @@ from tests.model.sequenced_world import (
     SequencedSetup,
     SequencedWorld,
 )
+from tests.safeguards.lines import load, place_of
 from tests.support.pages import ROOT
 
 STRAY_INTENTS = (Intent((1,), 1, not_before=0), Intent((1, 2), 1), Intent((2,), 2))
@@ -47,7 +48,7 @@ TASKS = SequencedSetup((1,), Budget(plans=2, crashes=1), tasks=2, files=2)
 COLLECTORS = SequencedSetup((1, 2), Budget(plans=2), collectors=2)
 STRAYS = SequencedSetup((1, 2), Budget(plans=0, ticks=1), intents=STRAY_INTENTS)
 CHECKPOINTS = SequencedSetup((1,), Budget(plans=2, ticks=1, checkpoints=1), files=2, lasts=0)
-SET_BACK = SequencedSetup((2,), Budget(plans=2, set_backs=1), texts=(None, "12x"))
+SET_BACK = SequencedSetup((2,), Budget(plans=2, set_backs=1), texts=(None, "12x", "0"))
 STALLED_AND_SET_BACK = SequencedSetup((1, 2), Budget(set_backs=1))
 
 WORLDS = {
@@ -74,9 +75,31 @@ NEEDED = [
     ("nonce", STALE, UNKNOWN),
     ("read-back", HONEST, UNKNOWN),
     ("vanished", STOPS, SET_BACK),
+    ("lowered", STOPS, SET_BACK),
     ("checkpoint-held", HELD, CHECKPOINTS),
     ("plan-expires", EXPIRED, CHECKPOINTS),
 ]
+
+PRODUCT = {
+    "advance-first": "nothing is deleted before its boundary is durable",
+    "newest-kept": "no boundary is raised to the newest file or above",
+    "keys-named": "a file above the guard's id is refused",
+    "never-lower": "a boundary is written on the condition that it is as it was read",
+    "judged-last": "what a veto stops raises no boundary",
+    "floor": "a boundary below the floor is an alarm",
+    "check-after": "a create at or below the boundary is no success",
+    "inclusive": "the boundary itself is dead",
+    "readable": "only digits are read as a boundary",
+    "unknown-put": "a PUT whose fate is unknown is no success",
+    "nonce": "the nonce tells one's own file from another's with the same bytes",
+    "read-back": "a 412 is not believed before the nonce was compared",
+    "vanished": "a boundary that was seen and is gone stops the writer",
+    "lowered": "a boundary that is lower than it was stops the writer",
+    "plan-expires": "what has expired stops",
+}
+"""The line of the list of safeguards that holds each against the product."""
+RESTATED = {"checkpoint-held"}
+"""What the model decides by itself: the collector's plan."""
 
 
 @cache
@@ -129,6 +152,15 @@ def test_every_safeguard_of_boundaries_has_a_case_and_a_row_on_the_page() -> Non
     assert all(f"`{name}`" in section for name in TRUSTED)
 
 
+def test_q_6_safeguards_of_boundaries_are_lines_of_the_product() -> None:
+    """Q-6: the list of safeguards has the product's own line for each of these, which stands there once."""
+    lines = {line.name: line for line in load()}
+
+    assert {*PRODUCT, *RESTATED} == SAFEGUARDS.keys()
+    for line in PRODUCT.values():
+        assert place_of(lines[line])
+
+
 def _told(world: SequencedWorld, name: str) -> Told | None:
     return next(each.told for each in world.writers if each.name == name)
 
@@ -143,12 +175,12 @@ def _higher_stands(world: SequencedWorld) -> bool:
     """B-3: two intents with different ids are done, and the boundary is the higher one."""
     ids = [each.id for each in world.intents]
     done = world.outcomes == (DELETED, DELETED)
-    return done and ids[0] != ids[1] and boundary_of(world.boundary) == max(ids)
+    return done and ids[0] != ids[1] and world.stands == max(ids)
 
 
 def _held_survives(world: SequencedWorld) -> bool:
     """B-5: a file that a checkpoint holds stands behind the boundary, while others of its run are gone."""
-    stands = any(id < (boundary_of(world.boundary) or 0) for id in world.held & set(world.listed))
+    stands = any(id < (world.stands or 0) for id in world.held & set(world.listed))
     return stands and DELETED in world.outcomes
 
 
@@ -190,6 +222,7 @@ ENDS = {
     "opens_after_a_collection": (TASKS, _opens_after),
     "unknown": (UNKNOWN, lambda world: _told(world, "a") is Told.UNKNOWN),
     "vanished": (SET_BACK, lambda world: _told(world, "a") is Told.VANISHED),
+    "lowered": (SET_BACK, lambda world: _told(world, "a") is Told.LOWERED),
     "unreadable": (SET_BACK, lambda world: _told(world, "a") is Told.UNREADABLE),
 }
 

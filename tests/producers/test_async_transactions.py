@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from typing import Any
 
@@ -14,10 +15,12 @@ from sexton.producers import (
     CommitBegun,
     CommitRejected,
     IndexFateUnknown,
+    IndexNotWritten,
     StateNotSaved,
     TransactionOver,
     UsageError,
 )
+from sexton.producers._async_calls import OnLoop
 from sexton.producers.testing import FakeAsyncSexton
 from sexton.schemas.events import TransactionGuard
 
@@ -123,6 +126,34 @@ def test_p_2_a_put_is_not_begun_for_a_commit_that_nobody_awaits() -> None:
         go.set()
         assert (await txn.commit(lambda: put("the next"))).log_offset >= 0
         assert called == ["the next"]
+
+    run(work)
+
+
+@pytest.mark.parametrize("unbegun", [IndexNotWritten, concurrent.futures.CancelledError])
+def test_p_2_what_is_not_called_any_more_is_so_reported(unbegun: type[Exception]) -> None:
+    """P-2: a put of an index that is not begun has not written it; of anything else that is not said."""
+
+    async def work(_: FakeAsyncSexton) -> None:
+        async def never() -> bool:
+            raise AssertionError
+
+        call = OnLoop(never, unbegun=unbegun)
+        call.stop()
+        with pytest.raises(unbegun, match="not called any more"):
+            call()
+
+    run(work)
+
+
+def test_a_persist_that_cannot_be_called_is_refused_on_the_loop_too() -> None:
+    """Before anything is asked of the issuer."""
+
+    async def work(sexton: FakeAsyncSexton) -> None:
+        wrong: Any = 5
+        with pytest.raises(UsageError, match="persist must be a function"):
+            await sexton.transaction("t", persist=wrong)
+        assert sexton.sexton.issuer.transactions("t") is None
 
     run(work)
 

@@ -203,6 +203,16 @@ def test_the_offsets_behind_the_deadlist_are_its_own() -> None:
     assert kept[-1]["deadlist"] == {"topic_id": "fake-intents", "offsets": [10]}
 
 
+def test_a_persist_that_cannot_be_called_is_refused_before_the_start(fake: FakeSexton) -> None:
+    """Nothing of the transaction would be kept: nothing is asked of the issuer either."""
+    wrong: Any = 5
+    with pytest.raises(UsageError, match="persist must be a function"):
+        _start(fake, persist=wrong)
+    with pytest.raises(UsageError, match="persist must be a function"):
+        fake.resume_transaction({}, persist=wrong)
+    assert fake.issuer.transactions("t") is None
+
+
 def test_an_index_put_that_has_only_been_started_is_of_unknown_fate(fake: FakeSexton) -> None:
     """A coroutine or a future is no acknowledgement."""
     txn = _start(fake)

@@ -28,8 +28,11 @@ def test_x_9_exactly_one_slash_stands_before_a_key(
     signer = make_deleter(StoreSettings(region="eu-west-3"))._signer
     origin = "https://logs.s3.eu-west-3.amazonaws.com"
 
-    assert signer.call("DELETE", "logs", key).url == origin + path
-    assert signer.call("POST", "logs", query={"delete": ""}, body=b"x").url.startswith(f"{origin}/?delete")
+    address = signer.address("logs")
+    batch = signer.signed(address, "POST", query={"delete": ""}, body=b"x")
+
+    assert signer.signed(address, "DELETE", key).url == origin + path
+    assert batch.url.startswith(f"{origin}/?delete")
 
 
 @pytest.mark.parametrize(
@@ -56,11 +59,11 @@ def test_old_connections_to_other_hosts_are_dropped(
     """They come and go with their buckets: what nobody uses is closed, and the search for it ends."""
     deleter = make_deleter(settings)
     wire, signer = deleter._wire, deleter._signer
-    wire.exchange(BUCKET, signer.call("HEAD", BUCKET))
+    wire.exchange(BUCKET, signer.signed(signer.address(BUCKET), "HEAD"))
     (idle,) = wire._idle.values()
     wire._idle["https://other.example"] = other = deque([idle.pop()])
     monkeypatch.setattr(connection_module, "_IDLE_S", 0.0)
 
-    wire.exchange(BUCKET, signer.call("HEAD", BUCKET))
+    wire.exchange(BUCKET, signer.signed(signer.address(BUCKET), "HEAD"))
 
     assert len(other) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from sexton.issuer.client import Subject
 from sexton.schemas import events
 from sexton.schemas.events import VerdictResult
+from sexton.schemas.guards import GuardRoom
 from sexton.schemas.windows import Window
 from sexton.streaming_jobs.reaper.judge import (
     Allowed,
@@ -167,9 +169,14 @@ def test_not_before_is_strict() -> None:
     assert later.result is VerdictResult.PASS
 
 
+@dataclass(frozen=True, slots=True)
+class LaterGuard(GuardRoom):
+    """A guard that this reaper has no judge for."""
+
+
 def test_guard_without_a_judge_never_passes() -> None:
     """I4: a guard that could not be judged has not passed, whatever stands beside it."""
-    judgement = decide(intent(PROMISE, events.BoundaryGuard("ns", 1)))
+    judgement = decide(intent(PROMISE, LaterGuard()))  # type: ignore[arg-type]
 
     assert isinstance(judgement, NotYet)
     assert judgement.reason == "guard-not-judged"
@@ -297,13 +304,13 @@ def test_of_several_guards_that_wait_the_latest_instant_counts() -> None:
     """Before it not all of them can hold; the text names each that is not met."""
     soon, late = NOW + timedelta(hours=1), NOW + timedelta(hours=2)
     first, last = events.NotBeforeGuard(soon), events.NotBeforeGuard(late)
-    guards: list[events.Guard] = [first, events.BoundaryGuard("db", 7), last]
+    guards: list[Any] = [first, LaterGuard(), last]
 
     waits = decide(intent(*guards, events.NotBeforeGuard(NOW - timedelta(hours=1))))
 
     assert isinstance(waits, NotYet)
     assert (waits.reason, waits.retry_at) == ("not-before", late)
-    for part in (soon.isoformat(), late.isoformat(), "no judge for BoundaryGuard"):
+    for part in (soon.isoformat(), late.isoformat(), "no judge for LaterGuard"):
         assert part in waits.detail
 
 

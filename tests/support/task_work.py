@@ -29,8 +29,8 @@ TOPIC_ID, DEFERRED_ID = "t" * 22, "d" * 22
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 FIRST = events.Position(TOPIC_ID, 0, 5)
 COPY_OFFSET = 99
-_CODEC = Codec()
-_TYPES = {
+codec = Codec()
+TYPES = {
     records.OUTCOMES: events.Outcome,
     records.DEFERRED: events.DeferredIntent,
     records.DEAD_LETTERS: events.DeadLetter,
@@ -64,16 +64,19 @@ def work_of(
     retried: bool = False,
     wall: datetime | None = None,
     reads: Callable[[], Any] = unread,
+    executor: Executor | None = None,
     **plan: Any,
 ) -> Work:
     """A task's work on a store, else one that sends nothing; `slices` bounds the objects of a prefix.
 
-    `wall` is what the reaper's clock shows while it executes, `reads` what a dry run asks.
+    `wall` is what the reaper's clock shows while it executes, `reads` what a dry run asks; an `executor` of
+    one's own takes the place of these.
     """
     given = TaskPlan(
         **{"settings": load({}), "topic_id": TOPIC_ID, "log_offset": 7, "ends": (10**9,), **plan}
     )
-    executor = Executor(DryStore(reads), NoBudget(), dry=True)
+    if executor is None:
+        executor = Executor(DryStore(reads), NoBudget(), dry=True)
     if store is not None:
         limits = Limits(failure_threshold_s=2.0, prefix_objects=slices)
         executor = Executor(store, NoBudget(), limits, clock=Clock(), jitter=lambda: 0.0)
@@ -82,10 +85,10 @@ def work_of(
     counts = Counts()
     questions = Questions(issuer, TOPIC_ID, given.log_offset)
     return Work(
-        DecodeStage(_CODEC, given, counts),
+        DecodeStage(codec, given, counts),
         JudgeStage(questions, rules or Rules(), NOW, counts),
         ExecuteStage(executor, given, NOW, counts, retried),
-        SettleStage(_CODEC, "", TOPIC_ID, given.deferred_topic_id, (0.0,), NOW, counts),
+        SettleStage(codec, "", TOPIC_ID, given.deferred_topic_id, (0.0,), NOW, counts),
         counts,
     )
 
@@ -94,7 +97,7 @@ def promised(action: events.Action, *guards: events.Guard, vetoes: Sequence[even
     """An intent about this, that its owner's promise and these lets pass, encoded."""
     every = (events.PromiseGuard("drop"), *guards)
     intent = events.DeletionIntent("intent", "tenant", NOW, "test", every, action, vetoes=vetoes)
-    return _CODEC.encode(intent)
+    return codec.encode(intent)
 
 
 def copied(intent: bytes, **given: Any) -> events.DeferredIntent:
@@ -125,9 +128,9 @@ def written(
     if isinstance(given, events.DeferredIntent):
         waited: dict[str, Any] = {"topic": records.DEFERRED, "deferred_topic_id": DEFERRED_ID}
         task = work_of(issuer or Issuer(), store, **waited, **work)
-        record = Record(0, COPY_OFFSET, 0, None, _CODEC.encode(given))
+        record = Record(0, COPY_OFFSET, 0, None, codec.encode(given))
     else:
         task = work_of(issuer or Issuer(), store, **work)
         record = Record(0, FIRST.offset, 0, b"tenant", given)
     take(task, [record])
-    return [_CODEC.decode(row.value, _TYPES[row.topic]) for row in settle(task)]
+    return [codec.decode(row.value, TYPES[row.topic]) for row in settle(task)]

@@ -150,7 +150,10 @@ def _topics(settings: Settings) -> str:
 
 
 def _issuer(settings: Settings, path: str) -> str:
-    url = settings.issuer_url + path
+    return ", ".join(_answering(settings, url.strip() + path) for url in settings.issuer_url.split(","))
+
+
+def _answering(settings: Settings, url: str) -> str:
     try:
         with httpx.Client(timeout=settings.issuer_timeout_s) as client:
             reply = client.get(url)

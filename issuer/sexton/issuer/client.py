@@ -13,6 +13,7 @@ import ssl
 import time
 import uuid
 from http.cookiejar import DefaultCookiePolicy
+from itertools import count
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -72,10 +73,12 @@ _RANDOM = random.SystemRandom()
 
 
 class IssuerClient(Issuer):
-    """Asks one issuer over HTTP.
+    """Asks an issuer over HTTP, one of those at `url`: a base URL, or several with commas between.
 
-    In the time that a call may take (default `timeout_s`, seconds) those that change something ask again for
-    a lost answer, under the same request id, so that nothing happens twice. `token` is sent as a bearer
+    All of them serve the same log, so that any will do: it stays with the one that answered last, and turns
+    to the next where that one does not answer, or cannot now. In the time that a call may take (default
+    `timeout_s`, seconds) those that change something ask again for a lost answer, under the same request id,
+    so that nothing happens twice; one that hangs leaves time for the others. `token` is sent as a bearer
     token; `ca` is a PEM file to trust for https.
     """
 
@@ -88,7 +91,8 @@ class IssuerClient(Issuer):
         token: str | None = None,
         ca: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._url = url.rstrip("/")
+        self._urls = [each.strip().rstrip("/") for each in url.split(",")]
+        self._at = 0  # of the one that is asked; threads may turn it both, as any will do
         self._headers = {"content-type": "application/json"}
         if token is not None:
             self._headers["authorization"] = f"Bearer {token}"
@@ -152,33 +156,52 @@ class IssuerClient(Issuer):
     def _retry(self, asked: Changing[_A], end: float) -> _A:
         """Ask until there is an answer or no time is left: with one request id that cannot count twice."""
         wait_s = _FIRST_WAIT_S
-        while True:
-            answer = self._once("POST", asked.path, _encoded(asked), asked.answer, end)
+        for tries in count(1):
+            answer = self._once("POST", asked.path, _encoded(asked), asked.answer, end, tries)
             if not isinstance(answer, Unanswered):
                 return cast(_A, answer)
+            if answer.hopeless and tries >= len(self._urls):
+                break
             pause_s = wait_s * _RANDOM.uniform(0.5, 1.0)
+            if tries < len(self._urls):
+                continue  # the next one has not said anything yet
             if time.monotonic() + pause_s >= end:
-                raise answer.error()
+                break
             time.sleep(pause_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+        raise answer.error()
 
     def _ask(self, method: str, path: str, body: bytes | None, answers: Any, end: float) -> Any:
-        """Ask once, or twice when the server closed a connection that was kept for reuse."""
-        answer = self._once(method, path, body, answers, end)
-        if isinstance(answer, Unanswered) and answer.closed:
-            answer = self._once(method, path, body, answers, end)
-        if isinstance(answer, Unanswered):
-            raise answer.error()
-        return answer
+        """Ask each address once, and once more when a connection that was kept for reuse was closed."""
+        for tries in count(1):
+            answer = self._once(method, path, body, answers, end, tries)
+            if not isinstance(answer, Unanswered):
+                return answer
+            if tries >= len(self._urls) + answer.closed:
+                break
+        raise answer.error()
 
-    def _once(self, method: str, path: str, body: bytes | None, answers: Any, end: float) -> Any:
+    def _once(
+        self, method: str, path: str, body: bytes | None, answers: Any, end: float, tries: int
+    ) -> Any | Unanswered:
+        """Ask the address whose turn it is; without an answer it is the next one's turn."""
         left = end - time.monotonic()
         if left <= 0:
             raise IssuerUnavailable("no time left for a call to the issuer")
+        at = self._at
+        url, others = self._urls[at], len(self._urls) - tries
+        answer = self._request(method, url, path, body, answers, left / (1 + max(0, others)))
+        if isinstance(answer, Unanswered):
+            self._at = (at + 1) % len(self._urls)
+        return answer
+
+    def _request(
+        self, method: str, url: str, path: str, body: bytes | None, answers: Any, timeout_s: float
+    ) -> Any | Unanswered:
         try:
-            response = self._http().request(method, self._url + path, content=body, timeout=left)
+            response = self._http().request(method, url + path, content=body, timeout=timeout_s)
         except (httpx.TransportError, httpx.InvalidURL) as error:
-            message = f"the issuer does not answer: {self._url}: {error or type(error).__name__}"
+            message = f"the issuer does not answer: {url}: {error or type(error).__name__}"
             return Unanswered(message, _AWAY_HINT, isinstance(error, httpx.RemoteProtocolError))
         return answer_of(response, answers)
 
@@ -198,7 +221,7 @@ class IssuerClient(Issuer):
 
     def _trusted(self) -> ssl.SSLContext | bool:
         """Return who vouches for the issuer: the given CA, else SSL_CERT_FILE, else the usual ones."""
-        if not self._url.startswith("https:"):
+        if not any(url.startswith("https:") for url in self._urls):
             return False  # nothing to verify, and reading the usual ones takes a while
         ca = self._ca or os.environ.get("SSL_CERT_FILE")
         try:

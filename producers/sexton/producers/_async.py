@@ -22,7 +22,7 @@ from sexton.producers._handle import IndexTurn, Tenant
 from sexton.producers._intents import KeyTerms, PrefixTerms
 from sexton.producers._issuer import Issuer
 from sexton.producers._limits import Limits
-from sexton.producers._transaction_kept import Save
+from sexton.producers._transaction_kept import Save, check_save
 from sexton.schemas.errors import UsageError
 from sexton.schemas.generations import PackedGeneration
 from sexton.schemas.settings import Settings
@@ -38,7 +38,7 @@ class AsyncTenant(Turns):
 
     def __init__(self, tenant: Tenant) -> None:
         self.tenant = tenant
-        super().__init__()
+        super().__init__(tenant.limits)
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ class AsyncTenant(Turns):
     ) -> AsyncReceipt:
         """Ask for keys to be deleted, as `Tenant.delete` does."""
         listed = as_list(keys)
-        async with self._alone(self._seconds(timeout)) as left:
+        async with self._alone(timeout) as left:
             receipt = await in_thread(
                 lambda: self.tenant.delete(bucket, listed, timeout=left, any_key=any_key, **terms)
             )
@@ -93,7 +93,7 @@ class AsyncTenant(Turns):
         is one of the ways in which nobody knows whether the index was written.
         """
         listed = as_list(unlinked)
-        async with self._alone(self._seconds(timeout)) as left:
+        async with self._alone(timeout) as left:
             block = self.tenant.replacing(listed, None, bucket, left, any_key, **terms)
             not_written = IndexNotWritten("the call was cancelled before put was called")
 
@@ -120,14 +120,11 @@ class AsyncTenant(Turns):
 
     async def detach(self) -> None:
         """Give the tenant back, as `Tenant.detach` does."""
-        async with self._alone(self._seconds(None)):
+        async with self._alone():
             await in_thread(self.tenant.detach)
 
     def __repr__(self) -> str:
         return f"Async{self.tenant!r}"
-
-    def _seconds(self, timeout: float | None) -> float:
-        return self.tenant.limits.call_timeout if timeout is None else timeout
 
 
 class AsyncSexton:
@@ -290,4 +287,5 @@ class AsyncSexton:
 
 
 def _save(persist: AsyncSave | None) -> Save | None:
+    check_save(persist)
     return None if persist is None else OnLoop(persist)

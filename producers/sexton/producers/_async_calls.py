@@ -10,9 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from sexton.producers._errors import IndexNotWritten
 from sexton.producers._fork import notice_fork, renew_after_fork
-from sexton.producers._limits import Deadline
+from sexton.producers._limits import Deadline, Limits
 from sexton.schemas.errors import EnvironmentFault, UsageError
 
 __all__ = ["OnLoop", "Turns", "as_list", "in_thread"]
@@ -24,7 +23,8 @@ _P = ParamSpec("_P")
 class Turns:
     """A handle whose calls wait on the loop, and not in a thread, for the calls before them."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
         self.renew()
         renew_after_fork(self)
 
@@ -37,12 +37,12 @@ class Turns:
         """Nothing: a loop's lock knows no threads."""
 
     @asynccontextmanager
-    async def _alone(self, seconds: float) -> AsyncIterator[float]:
-        """Have the handle to itself; yields what is left of the time."""
+    async def _alone(self, timeout: float | None = None) -> AsyncIterator[float]:
+        """Have the handle to itself; yields what is left of the time, that of any call if None is given."""
         if self._putting is not None and self._putting is asyncio.current_task():
             raise UsageError("put called back into the handle whose index it writes")
         notice_fork()
-        turn, deadline = self._turn, Deadline(seconds)
+        turn, deadline = self._turn, Deadline(self._limits.call_timeout if timeout is None else timeout)
         try:
             async with asyncio.timeout(deadline.timeout):
                 await turn.acquire()
@@ -59,25 +59,26 @@ class Turns:
 class OnLoop(Generic[_P, _T]):
     """A service's coroutine function as a blocking call: it runs on the loop while a thread waits for it.
 
-    `begun` is told the task that it runs in, None after it.
+    `begun` is told the task that it runs in, None after it; `unbegun` is raised where it was stopped before.
     """
 
     def __init__(
         self,
         work: Callable[_P, Awaitable[_T]],
         begun: Callable[[asyncio.Task[Any] | None], object] = lambda task: None,
+        unbegun: type[Exception] = concurrent.futures.CancelledError,
     ) -> None:
-        self._work, self._begun = work, begun
+        self._work, self._begun, self._unbegun = work, begun, unbegun
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._stopped = False
         self._running: concurrent.futures.Future[_T] | None = None
 
     def __call__(self, *args: _P.args, **named: _P.kwargs) -> _T:
-        """Call it and wait; raises IndexNotWritten where it was stopped before, and what it raises."""
+        """Call it and wait; raises what it raises, `unbegun` where it was stopped before."""
         with self._lock:
             if self._stopped:
-                raise IndexNotWritten("the call was cancelled before put was called")
+                raise self._unbegun("it was not called any more: who awaited it was cancelled before")
             self._running = asyncio.run_coroutine_threadsafe(self._run(*args, **named), self._loop)
         return self._running.result()
 

@@ -9,6 +9,7 @@ from typing import Any, Self, Unpack
 
 from sexton.producers._async_calls import OnLoop, Turns, as_list, in_thread
 from sexton.producers._async_receipt import AsyncReceipt
+from sexton.producers._errors import IndexNotWritten
 from sexton.producers._intents import KeyTerms
 from sexton.producers._transaction import Committed, Transaction
 
@@ -27,7 +28,7 @@ class AsyncTransaction(Turns):
 
     def __init__(self, transaction: Transaction) -> None:
         self.transaction = transaction
-        super().__init__()
+        super().__init__(transaction.limits)
 
     @property
     def tenant(self) -> str:
@@ -66,7 +67,7 @@ class AsyncTransaction(Turns):
     ) -> None:
         """Put keys on the deadlist, as `Transaction.delete` does."""
         named = as_list(keys)
-        async with self._alone(self._seconds(None)):
+        async with self._alone():
             await in_thread(lambda: self.transaction.delete(bucket, named, any_key=any_key, **terms))
 
     async def discard(
@@ -74,7 +75,7 @@ class AsyncTransaction(Turns):
     ) -> AsyncReceipt:
         """Ask for own objects of this transaction to be deleted now, as `Transaction.discard` does."""
         named = as_list(keys)
-        async with self._alone(self._seconds(timeout)) as left:
+        async with self._alone(timeout) as left:
             receipt = await in_thread(
                 lambda: self.transaction.discard(bucket, named, timeout=left, any_key=any_key)
             )
@@ -93,8 +94,8 @@ class AsyncTransaction(Turns):
         `put_index` and `read_index` are awaited on the loop. Cancelled while one of them runs, it is
         cancelled, too, and nobody knows whether the index was written.
         """
-        async with self._alone(self._seconds(timeout)) as left:
-            put = None if put_index is None else OnLoop(put_index, self._puts)
+        async with self._alone(timeout) as left:
+            put = None if put_index is None else OnLoop(put_index, self._puts, IndexNotWritten)
             read = None if read_index is None else OnLoop(read_index, self._puts)
             try:
                 return await in_thread(
@@ -108,7 +109,7 @@ class AsyncTransaction(Turns):
 
     async def acknowledge(self) -> int:
         """Say that every upload in its name has ceased, as `Transaction.acknowledge` does."""
-        async with self._alone(self._seconds(None)):
+        async with self._alone():
             return await in_thread(self.transaction.acknowledge)
 
     async def __aenter__(self) -> Self:
@@ -124,6 +125,3 @@ class AsyncTransaction(Turns):
 
     def _puts(self, task: asyncio.Task[Any] | None) -> None:
         self._putting = task
-
-    def _seconds(self, timeout: float | None) -> float:
-        return self.transaction.limits.call_timeout if timeout is None else timeout

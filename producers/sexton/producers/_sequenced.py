@@ -97,7 +97,7 @@ class SequencedWriter(OneAtATime):
             if self._pending is not None:
                 raise self._unknown_fate(self._pending, "an earlier create that has not ended")
             pending = _Pending(id, self._namespace.key(id), body, nonce)
-            if id <= self._boundary.id:  # it only rises: a file that is dead already is not written
+            if self._boundary.is_dead(id):  # it only rises: a file that is dead already is not written
                 raise self._stale(pending)
             self._pending = pending
             return self._finish(pending)
@@ -129,7 +129,8 @@ class SequencedWriter(OneAtATime):
                 raise _unavailable(
                     f"the files of {self._namespace.text} could not be listed", error
                 ) from error
-        ids = [id for id in map(self._namespace.id_of, listed) if id is not None and id > boundary.id]
+        found = map(self._namespace.id_of, listed)
+        ids = [id for id in found if id is not None and not boundary.is_dead(id)]
         return (max(ids), self._namespace.key(max(ids))) if ids else None
 
     def read(self, id: int) -> bytes | None:
@@ -187,7 +188,7 @@ class SequencedWriter(OneAtATime):
                 self._read_back(pending)
             # After the file was read: absent and still above the boundary, it cannot have been collected.
             boundary = self._check(pending)
-            if pending.id <= boundary.id:
+            if boundary.is_dead(pending.id):
                 self._pending = None
                 if pending.is_written:
                     raise self._stale(pending)

@@ -49,6 +49,10 @@ class Boundary:
     etag: str | None = None
     is_seen: bool = False
 
+    def is_dead(self, id: int) -> bool:
+        """Return whether the file of an id is dead: it may be deleted, and what lands there is not read."""
+        return id <= self.id
+
 
 def observed(known: Boundary, key: str, answer: StoredObject | NoObject) -> Boundary:
     """Return the boundary after an answer to a read that was conditional on `known.etag`.

@@ -16,7 +16,7 @@ from sexton.producers._transaction_state import Call, Phase, State, digest, refu
 from sexton.producers._turn import OneAtATime
 from sexton.schemas.errors import UsageError
 
-__all__ = ["KeptTransaction", "Save", "is_saved"]
+__all__ = ["KeptTransaction", "Save", "check_save", "is_saved"]
 
 Save = Callable[[dict[str, Any], int], object]
 """A service's own compare-and-set of a transaction's state: `save(state, version)`.
@@ -136,6 +136,12 @@ class KeptTransaction(OneAtATime):
 
 _RESUME = "resume it from the state that is stored"
 _IN_A_CHILD = "start transactions after the fork, or resume this one there from its state"
+
+
+def check_save(persist: object) -> None:
+    """Raise UsageError for a `persist` that cannot be called: nothing of the transaction would be kept."""
+    if persist is not None and not callable(persist):
+        raise UsageError(f"persist must be a function that saves: {persist!r:.80}", hint="persist=save")
 
 
 def is_saved(answer: object) -> bool:

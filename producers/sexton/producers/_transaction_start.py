@@ -11,7 +11,7 @@ from sexton.producers._fork import OfOneProcess
 from sexton.producers._issuer import Issuer, TransactionIssuer
 from sexton.producers._polling import are_eventlets
 from sexton.producers._transaction import Transaction
-from sexton.producers._transaction_kept import Save
+from sexton.producers._transaction_kept import Save, check_save
 from sexton.producers._transaction_names import check_prefix
 from sexton.producers._transaction_state import Phase, State, resumed
 from sexton.schemas.checks import check_tenant
@@ -59,6 +59,7 @@ class StartsTransactions(OfOneProcess):
         """
         place = _place(number_place)
         check_tenant(tenant)
+        check_save(persist)
         check_prefix(prefix, place)
         self._open_transactions()
         grant = self._transaction_issuer().start_transaction(self._node, tenant, number_place=place)
@@ -86,6 +87,7 @@ class StartsTransactions(OfOneProcess):
 
         Raises StateNotSaved, UsageError.
         """
+        check_save(persist)
         self._open_transactions()
         if state is None:
             if tenant is None or transaction is None:

@@ -234,19 +234,22 @@ class FakeStore:
             if body is None:
                 self.objects.pop((bucket, key), None)
             else:
-                self.objects[bucket, key] = StoredObject(body, f'"{hashlib.sha256(body).hexdigest()}"')
+                self.objects[bucket, key] = _stored(body)
 
     def _put(self, bucket: str, key: str, body: bytes, nonce: str | None) -> bool:
         with self._lock:
             if (bucket, key) in self.objects:
                 return False
-            etag = f'"{hashlib.sha256(body).hexdigest()}"'
-            self.objects[bucket, key] = StoredObject(body, etag, nonce)
+            self.objects[bucket, key] = _stored(body, nonce)
             return True
 
     def _answer(self) -> None:
         if self.away:
             raise ConnectionError("the store is away")
+
+
+def _stored(body: bytes, nonce: str | None = None) -> StoredObject:
+    return StoredObject(body, f'"{hashlib.sha256(body).hexdigest()}"', nonce)
 
 
 class FakeAsyncSexton(AsyncSexton):

@@ -40,6 +40,15 @@ class Namespace:
         if not self.name or "/" in self.name or not is_plain(self.name) or self.name == _GC:
             raise InvalidFormat(f"a namespace's name is one plain segment, and not {_GC}: {self.name!r:.80}")
 
+    @classmethod
+    def of(cls, text: str) -> Namespace:
+        """Return the namespace of this `text`; raises InvalidFormat where it names none."""
+        root, _, name = text.rpartition("/")
+        found = cls(root, name)
+        if found.text != text:  # `/name` has an empty root that is spelled out
+            raise InvalidFormat(f"not a namespace: {text!r:.80}")
+        return found
+
     @property
     def text(self) -> str:
         """Root and name, as a guard names the namespace."""

@@ -55,7 +55,9 @@ class Settings(BaseSettings):
         {}, description="any librdkafka property, as a JSON object; the login is Spark's, too"
     )
     topic_prefix: str = Field("sexton.", description="put before every topic name")
-    issuer_url: str = Field("http://127.0.0.1:8350", description="base URL of the issuer")
+    issuer_url: str = Field(
+        "http://127.0.0.1:8350", description="base URL of the issuer, or several with commas between"
+    )
     issuer_bind: str = Field("127.0.0.1:8350", description="host:port on which `issuer serve` listens")
     issuer_timeout_s: float = Field(10.0, gt=0, description="deadline of one call to the issuer, seconds")
     issuer_snapshot_events: int = Field(

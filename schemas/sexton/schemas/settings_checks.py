@@ -18,6 +18,7 @@ _SCHEMES = {
     "schema_registry_url": (("http", "https"), "http://127.0.0.1:8081"),
     "redis_url": (("redis", "rediss", "unix"), "redis://127.0.0.1:6379/0"),
 }
+_SEVERAL = ("issuer_url", "schema_registry_url")
 _NEEDED = {
     "int_parsing": "a whole number is needed",
     "int_type": "a whole number is needed",
@@ -102,7 +103,7 @@ def check_url(name: str, value: str) -> str:
     The value itself is not shown: it may hold a password.
     """
     schemes, example = _SCHEMES[name]
-    for url in value.split(",") if name == "schema_registry_url" else [value]:
+    for url in map(str.strip, value.split(",")) if name in _SEVERAL else [value]:
         scheme, separator, _ = url.partition("://")
         if not separator or scheme not in schemes:
             raise ValueError(f"a URL that begins with {_either(schemes)} is needed, such as {example}")

@@ -125,7 +125,8 @@ class Calls:
     """Single calls to a store."""
 
     def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+        self.exchange = exchange.send
+        """One request, and its reply, whatever it says."""
 
     def head(self, bucket: str, key: str, version_id: str | None = None) -> ObjectInfo | None:
         """Return what is there under a key (or of one version), None when nothing is or a marker hides it."""
@@ -247,18 +248,6 @@ class Calls:
         """Return a subresource of the bucket, such as `versioning`."""
         root, reply = self._answered(bucket, {name: ""}, None, f"read {name} of bucket {bucket}")
         return Subresource(root, reply.headers.get("server", ""))
-
-    def exchange(
-        self,
-        method: str,
-        bucket: str,
-        key: str = "",
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-    ) -> RawReply:
-        """Send one request and return its reply, whatever it says."""
-        return self._exchange.send(method, bucket, key, query, headers, body)
 
     def _answered(
         self, bucket: str, query: Mapping[str, str], expected: str | None, what: str

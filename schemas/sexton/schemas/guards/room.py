@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from datetime import datetime
 from typing import ClassVar, Self
 
@@ -34,6 +34,11 @@ class GuardRoom:
     def ends_writes(self) -> bool:
         """Whether nobody writes any more what it speaks for, once it holds."""
         return False
+
+    @property
+    def writes(self) -> Sequence[str]:
+        """The keys, in the action's bucket, of the objects that are written to make it true."""
+        return ()
 
     def for_keys(self, keys: Set[str]) -> Self:
         """Return the guard of an intent that is cut down to these keys."""

@@ -18,7 +18,8 @@ class Counts:
     `intents` and `keys` are by outcome, plus `deferred`, `skipped` and `duplicate`; `seconds` is wall
     time by stage. `internal` are the dead letters that are a fault of this program, `forgotten` the intents
     whose transaction is forgotten. `failing` are the buckets that are held, with the reason, and `said` what
-    their stores said of it.
+    their stores said of it. `advances` are the writes of boundaries that were tried, `set_back` the
+    namespaces whose boundary somebody else has set back, with what was found.
     For each micro-batch: records = the sum over `intents`.
     """
 
@@ -40,6 +41,8 @@ class Counts:
     internal: int = 0
     forgotten: int = 0
     said: dict[str, str] = field(default_factory=dict)
+    advances: int = 0
+    set_back: dict[str, str] = field(default_factory=dict)
 
     def saw(self, partition: int, offset: int, written_at_us: int) -> None:
         """Note a record: the next offset to be read of its partition, and the oldest append time."""
@@ -99,4 +102,6 @@ class Counts:
             self.internal + other.internal,
             self.forgotten + other.forgotten,
             {**self.said, **other.said},
+            self.advances + other.advances,
+            {**self.set_back, **other.set_back},
         )

@@ -87,7 +87,6 @@ class Rejected:
     detail: str
     intent: events.DeletionIntent | None = None
     waited: events.DeferredIntent | None = None
-    passed_as_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

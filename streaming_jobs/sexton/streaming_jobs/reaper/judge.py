@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from itertools import chain
 
-from sexton.schemas.actions import Action, Refusal
+from sexton.schemas.actions import Refusal
 from sexton.schemas.events import DeletionIntent, Position, Verdict, VerdictResult
 from sexton.schemas.guards import Guard, conditions_of
 from sexton.schemas.tenant_prefix import TenantPrefix
@@ -238,7 +239,7 @@ def _all_of(first: Never | NotYet, said: Sequence[Never] | Sequence[NotYet]) -> 
 def _refused(intent: DeletionIntent, rules: Rules) -> Refusal | None:
     """Return why this reaper may not execute such an intent, whatever its guards say."""
     action = intent.action
-    if rules.allow and not _is_allowed(action, rules.allow):
+    if rules.allow and not _is_allowed(intent, rules.allow):
         return Refusal("not-allowed", "outside the reaper's allow-list")
     if action.bypasses_governance and not rules.allow_bypass:
         return Refusal("bypass-not-allowed", "SEXTON_REAPER_ALLOW_BYPASS is off")
@@ -247,8 +248,10 @@ def _refused(intent: DeletionIntent, rules: Rules) -> Refusal | None:
     return action.guards_missing(intent.guards, conditions) or action.refusal(rules.prefix_depth)
 
 
-def _is_allowed(action: Action, allow: Allowed) -> bool:
+def _is_allowed(intent: DeletionIntent, allow: Allowed) -> bool:
+    action = intent.action
     if action.place is None:
         return True  # it touches no object
     prefixes = tuple(prefix for bucket, prefix in allow if bucket == action.place)
-    return bool(prefixes) and all(name.startswith(prefixes) for name in action.reaches)
+    written = (key for guard in intent.guards for key in guard.writes)
+    return bool(prefixes) and all(name.startswith(prefixes) for name in chain(action.reaches, written))

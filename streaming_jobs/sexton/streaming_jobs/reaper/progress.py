@@ -44,6 +44,11 @@ INTERNAL = Counter(
 FORGOTTEN = Counter(
     "sexton_judge_forgotten_total", "Intents that were refused as the log has forgotten their transaction"
 )
+ADVANCES = Counter("sexton_execute_boundary_writes_total", "Conditional writes of boundaries that were tried")
+SET_BACK = Counter(
+    "sexton_execute_boundaries_set_back_total",
+    "Times that a boundary was found gone, lower than its collector saw it, or no number",
+)
 BATCHES = Counter("sexton_settle_micro_batches_total", "Micro-batches settled")
 BACKLOG = Gauge("sexton_decode_backlog_records", "Records of the intents topic not yet processed")
 OLDEST_DEFERRED = Gauge(
@@ -57,6 +62,7 @@ _HINT_INTERNAL = (
     "docs/operating.md, 'A dead letter that is internal': others are not harmed; please report it"
 )
 _HINT_FORGOTTEN = "docs/operating.md, 'A transaction is forgotten': nothing of these intents was deleted"
+_HINT_SET_BACK = "docs/operating.md, 'A boundary was set back': its writers have to stop; nothing is deleted"
 
 
 def serve_metrics(port: int | None) -> int | None:
@@ -108,6 +114,8 @@ class Progress:
             self.note("internal", records=counts.internal, hint=_HINT_INTERNAL)
         if counts.forgotten:
             self.note("forgotten", intents=counts.forgotten, hint=_HINT_FORGOTTEN)
+        for namespace, found in sorted(counts.set_back.items()):
+            self.note("boundary_set_back", namespace=namespace, found=found, hint=_HINT_SET_BACK)
         BACKLOG.set(backlog)
         OLDEST.set(oldest)
         self._print(
@@ -208,6 +216,8 @@ def _count(counts: Counts) -> None:
     RETURNED.inc(counts.returned)
     INTERNAL.inc(counts.internal)
     FORGOTTEN.inc(counts.forgotten)
+    ADVANCES.inc(counts.advances)
+    SET_BACK.inc(len(counts.set_back))
     for reason in counts.failing.values():
         HELD_BUCKETS.labels(reason).inc()
     BATCHES.inc()

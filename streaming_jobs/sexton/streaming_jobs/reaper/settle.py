@@ -27,7 +27,7 @@ from sexton.streaming_jobs.reaper.deferred.delay_levels import level_of
 from sexton.streaming_jobs.reaper.execute.outcomes import EARLIER_PHASE, SLOW_BUCKET
 from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.execute.stage import UNTRIED, Executed
-from sexton.streaming_jobs.reaper.judge import NotYet
+from sexton.streaming_jobs.reaper.judge import Judged, NotYet
 from sexton.streaming_jobs.reaper.vetoes import Stop
 
 __all__ = ["Row", "SettleStage", "kind_of"]
@@ -71,7 +71,7 @@ class SettleStage:
         with self.counts.stage("settle"):
             rows = [self._end(record) for record in rejected]
             for each in executed:
-                rows += [self._end(_broken_record(each))] if each.broken else self._settled(each)
+                rows += [self._broken(each.judged, each.broken)] if each.broken else self._settled(each)
             return rows
 
     def _end(self, rejected: Rejected) -> Row:
@@ -79,10 +79,16 @@ class SettleStage:
         self.counts.internal += rejected.reason == INTERNAL
         return self.rejected(rejected)
 
+    def _broken(self, judged: Judged, broken: Broken) -> Row:
+        """Return the dead letter of an intent for which a stage has failed: the record that it came in."""
+        self.counts.add(OutcomeKind.DEAD_LETTERED.value)
+        self.counts.internal += 1
+        return self._dead(judged.decoded, INTERNAL, broken.detail, (), judged.passed_as_of)
+
     def _settled(self, executed: Executed) -> list[Row]:
         found = alone("settle", partial(self._rows_of, executed))
         if isinstance(found, Broken):
-            return [self._end(_broken_record(replace(executed, broken=found)))]
+            return [self._broken(executed.judged, found)]
         state, keys, rows = found
         self.counts.settled(state, keys)
         return rows
@@ -105,7 +111,7 @@ class SettleStage:
         if result.held is not None:
             return records.DEFERRED, deferred, [self.held(decoded, result)]
         if isinstance(result.gated, Stop):
-            verdict = replace(verdict, reason=result.gated.reason, detail=result.gated.detail)
+            verdict = _stopped(verdict, result.gated)
         if result.note:
             verdict = replace(verdict, detail=f"{verdict.detail}; {result.note}")
         dead = self.dead_letter(decoded, result, executed.judged.passed_as_of)
@@ -142,14 +148,8 @@ class SettleStage:
 
     def rejected(self, rejected: Rejected) -> Row:
         """Return the dead letter of a record that can never be processed, with its raw bytes."""
-        return self._dead(
-            rejected,
-            rejected.reason,
-            rejected.detail,
-            (),
-            rejected.passed_as_of,
-            deferred_record=rejected.waited is None,
-        )
+        in_deferred = rejected.waited is None
+        return self._dead(rejected, rejected.reason, rejected.detail, (), deferred_record=in_deferred)
 
     def dead_letter(self, decoded: Decoded, result: Result, passed_as_of: int | None) -> Row | None:
         """Return the dead letter that names the keys which failed, None when none did."""
@@ -256,7 +256,7 @@ class SettleStage:
         reason: str,
         detail: str,
         keys: Sequence[str],
-        passed_as_of: int | None,
+        passed_as_of: int | None = None,
         *,
         deferred_record: bool = False,
     ) -> Row:
@@ -292,12 +292,11 @@ class SettleStage:
         return Row(name, records.key(event), self.codec.encode(event, name), records.headers(event))
 
 
-def _broken_record(executed: Executed) -> Rejected:
-    """Return an intent for which a stage has failed as the record that it came in."""
-    decoded, broken = executed.judged.decoded, executed.broken
-    assert broken is not None
-    passed = executed.judged.passed_as_of
-    return Rejected(decoded.record, INTERNAL, broken.detail, decoded.intent, decoded.waited, passed)
+def _stopped(verdict: events.Verdict, stop: Stop) -> events.Verdict:
+    """Return the verdict on an intent whose guards hold and of which nothing more was sent."""
+    refused = stop.kind is OutcomeKind.REFUSED
+    found = events.VerdictResult.REFUSED if refused else verdict.result
+    return replace(verdict, result=found, reason=stop.reason, detail=stop.detail)
 
 
 def kind_of(result: Result) -> OutcomeKind:

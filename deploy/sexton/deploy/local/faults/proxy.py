@@ -153,7 +153,8 @@ class _Connection(BaseHTTPRequestHandler):
             body = without(body, plan.withheld)
             kept = {name: self.headers[name] for name in _KEPT if name in self.headers}
             own = {"Content-Type": "application/xml", **kept, **md5_headers(body)}
-            made = self.server.signer().call("POST", request.bucket, "", {"delete": ""}, own, body)
+            signer = self.server.signer()
+            made = signer.signed(signer.address(request.bucket), "POST", "", {"delete": ""}, own, body)
             headers, target = made.headers.items(), made.url.removeprefix(f"http://{self.server.store}")
         with closing(HTTPConnection(self.server.store)) as store:
             store.connect()

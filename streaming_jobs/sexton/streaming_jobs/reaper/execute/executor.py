@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from sexton.schemas.guards import Guard
 from sexton.storage import Deleter
+from sexton.streaming_jobs.reaper.execute.boundaries import Advanced
 from sexton.streaming_jobs.reaper.execute.bucket import Bucket
 from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome
@@ -24,6 +27,7 @@ from sexton.streaming_jobs.reaper.execute.paced import OnePacer, Pacer
 from sexton.streaming_jobs.reaper.execute.replies import Limits, Replies
 from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.execute.sender import Sender
+from sexton.streaming_jobs.reaper.guards import ROOMS as GUARDS
 
 __all__ = ["Executor", "Limits", "Pacer"]
 
@@ -32,7 +36,9 @@ __all__ = ["Executor", "Limits", "Pacer"]
 class Executor:
     """Executes the intents of one task; `add` each, `finish` once, then ask for each `result`.
 
-    Nothing of it is sent before `started`, seconds since 1970.
+    Nothing of it is sent before `started`, seconds since 1970. `advances` counts the writes of boundaries
+    that were tried; `set_back` are the namespaces whose boundary somebody else has set back, with what was
+    found.
     """
 
     deleter: Deleter
@@ -45,6 +51,8 @@ class Executor:
     dry: bool = False
     started: float = field(default_factory=time.time)
     sender: Sender = field(init=False)
+    advances: int = 0
+    set_back: dict[str, str] = field(default_factory=dict)
     _overdue: list[Execution] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -79,6 +87,7 @@ class Executor:
                 # Not before here: a later phase that overtakes an earlier one would leave a commit object
                 # that names data which is gone.
                 self._ask(self.sender.later)
+                self._make_true(self.sender.later)
                 self.sender.later = [each for each in self.sender.later if self._proceed(each)]
                 self.sender.settle()
             # Prefixes last: a key that is also named has gone by then, under its own condition and phase.
@@ -97,6 +106,33 @@ class Executor:
         for execution in executions:
             execution.attempt(partial(execution.ask, self.sender), None)
         self.sender.drain()
+
+    def _make_true(self, executions: Iterable[Execution]) -> None:
+        """Have guards made true, those that write the same at once, before anything of theirs is sent."""
+        same: dict[tuple[str, bool, tuple[str, ...]], list[tuple[Execution, Guard]]] = defaultdict(list)
+        none: Sequence[Guard] = ()
+        for execution in executions:
+            for guard in execution.attempt(partial(execution.to_make, self.sender), none):
+                bucket = execution.bucket
+                same[bucket.name, bucket.bypass, tuple(guard.writes)].append((execution, guard))
+        for asked in same.values():
+            self._make_one_true(asked)
+        self.sender.drain()
+
+    def _make_one_true(self, asked: Sequence[tuple[Execution, Guard]]) -> None:
+        sender, bucket = self.sender, asked[0][0].bucket
+        guards = {guard for _, guard in asked}
+        make_true = GUARDS[type(asked[0][1])].make_true
+        assert make_true is not None
+
+        def told(bucket: Bucket, found: Advanced) -> None:
+            self.advances += found.writes
+            self.set_back |= {f"{bucket.name}/{name}": why for name, why in found.set_back.items()}
+            for execution, guard in asked:
+                execution.made[guard] = found.told[guard]
+
+        work = partial(make_true, sender.paced(bucket.name), bucket.name, guards, self.dry)
+        sender.job(bucket, work, told)
 
     def result(self, execution: Execution) -> Result:
         """Return what became of an intent, after `finish`."""

@@ -80,11 +80,15 @@ class PacedDeleter:
         self, bucket: str, items: Sequence[str | Delete], *, bypass_governance: bool = False
     ) -> Future[BatchResult]:
         """Send once the budget allows it."""
-        while (wait_s := self.pacer.take(bucket, len(items))) > 0:
-            self.sleep(min(wait_s, _LONGEST_SLEEP_S))
+        self.wait(bucket, len(items))
         future = self.deleter.delete_all(bucket, items, bypass_governance=bypass_governance)
         future.add_done_callback(lambda done: self.pacer.took(bucket, done.result()))
         return future
+
+    def wait(self, bucket: str, count: int) -> None:
+        """Return once the budget allows so many writes."""
+        while (wait_s := self.pacer.take(bucket, count)) > 0:
+            self.sleep(min(wait_s, _LONGEST_SLEEP_S))
 
     def probe(self, bucket: str, under: str = "") -> Abilities:
         """Return what the store can do, tried where probes may be."""

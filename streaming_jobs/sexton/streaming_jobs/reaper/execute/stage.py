@@ -79,6 +79,8 @@ class ExecuteStage:
             counts.keys_retried, counts.throttled = sender.retried, sender.throttled
             counts.failing.update(executor.failing())
             counts.said.update(executor.said())
+            counts.advances += executor.advances
+            counts.set_back.update(executor.set_back)
             counts.healthy |= executor.healthy()
             # Nothing of an intent leaves before here: an outcome that is written while a request is out could
             # be contradicted by its reply, and nobody would repair a receipt.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from sexton.schemas.events import OutcomeKind
 from sexton.storage import Deleter
 
 __all__ = ["First", "Now", "Room", "Said", "Stop", "Wait"]
@@ -26,10 +27,11 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The intent is cancelled: nothing more of it is sent."""
+    """Nothing more of the intent is sent, and each key that is left has the outcome `kind`."""
 
     reason: str
     detail: str
+    kind: OutcomeKind = OutcomeKind.CANCELLED
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,8 +167,8 @@ def _add_unqueued(execution: ObjectsExecution, result: Result) -> None:
     """Give the keys of phases that never started the outcome of what stood in their way."""
     if isinstance(stop := execution.gated, Stop):
         left = chain.from_iterable(execution.left[len(execution.phases) :])
-        cancelled = ItemOutcome(OutcomeKind.CANCELLED, stop.reason, stop.detail)
-        _add_unsent(left, execution.shown, cancelled, "veto-unknown", result)
+        stopped = ItemOutcome(stop.kind, stop.reason, stop.detail)
+        _add_unsent(left, execution.shown, stopped, "veto-unknown", result)
     if execution.blocked is None:
         return
     dead = execution.blocked.kind is OutcomeKind.DEAD_LETTERED

@@ -100,7 +100,7 @@ class PrefixExecution(Execution):
             return self._expired(self.final_outcome)
         step, result = self.step, Result(gated=self.gated)
         if isinstance(self.gated, Stop):
-            return self._cancelled(self.gated, result)
+            return self._stopped(self.gated, result)
         if step is None:
             held, began = self._held(), self.earlier is not None
             if held is not None and held.kind is not None and not began and not self.progress.gone:
@@ -146,14 +146,14 @@ class PrefixExecution(Execution):
         erases = self.action.mode is not DeleteMode.HIDE
         return self.bucket.effect(EraseAll(self.action.bucket) if erases else self.action.bucket)
 
-    def _cancelled(self, stop: Stop, result: Result) -> Result:
+    def _stopped(self, stop: Stop, result: Result) -> Result:
         """Return what is gone of a prefix of which nothing more is sent."""
         if self.progress.gone:
             result.counts[OutcomeKind.DELETED] += self.progress.gone
             result.effects[self._effect(PrefixStep(PrefixState.DONE))] = self.progress.gone
         if self.earlier is not None:
             result.note = "it was begun before, and what else is gone is not known"
-        result.name(self.action.prefix, ItemOutcome(OutcomeKind.CANCELLED, stop.reason, stop.detail))
+        result.name(self.action.prefix, ItemOutcome(stop.kind, stop.reason, stop.detail))
         return result
 
     def _expired(self, outcome: ItemOutcome) -> Result:
