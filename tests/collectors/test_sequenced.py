@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from sexton.streaming_jobs.collectors.sequenced.checkpoints import (
 from sexton.streaming_jobs.collectors.sequenced.decide import Fact, found_in, problem_of, unresolved_of
 from sexton.streaming_jobs.collectors.sequenced.engine import held_by, open_store
 from sexton.streaming_jobs.collectors.sequenced.files import Files, FilesFold, ages_of, joined
-from sexton.streaming_jobs.collectors.sequenced.room import ROOM, Sequenced, SequencedPlan
+from sexton.streaming_jobs.collectors.sequenced.room import ROOM, Sequenced, SequencedPlan, _fact
 
 DATE = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SCOPE = Scope("bucket", "p/")
@@ -125,6 +125,15 @@ def test_a_boundary_above_the_newest_file_is_a_problem() -> None:
     assert "3, above the newest file 2" in problem_of(files, 3)
 
 
+def test_a_namespace_that_no_intent_can_name_fails_nobody_else() -> None:
+    """A tenant's name is 512 bytes at most: a longer one is reported, and other databases are collected."""
+    long = Namespace("p/" + "\u00fc" * 251, "manifest")
+    (files,) = folded(*(listed(long.key(id)) for id in (1, 2)))
+    assert len(long.text.encode()) == 513
+    assert "longer than a tenant's" in problem_of(files, 0)
+    assert problem_of(replace(files, root=long.root[:-1] + "x"), 0) == ""
+
+
 def test_many_files_are_several_intents_the_lowest_first() -> None:
     """Each has an id of its own, the largest of its keys: a lower one needs no higher boundary."""
     bodies = [body for _, body in garbage(manifests(*range(1, 25_002)), fact(boundary=7))]
@@ -154,6 +163,7 @@ STRANGE = (
     "p/db/manifest/0000000000000000000x.manifest",
     "p/db/manifest/99999999999999999999.manifest",
     "p/db/manifest/09223372036854775808.manifest",
+    "p/db/manifest/00000000000000000000.manifest",
     "p/db/manifest/",
 )
 
@@ -168,7 +178,7 @@ def test_b_2_unknown_names_are_reported_and_never_named() -> None:
     assert ids_of(body) == [1]
     told = [one for each in joined(folded(*entries)) for one in unresolved_of(each, ())]
     assert [(each.cause, each.tenant) for each in told] == [("unknown-name", "p/db/manifest")]
-    assert "7 objects" in told[0].detail
+    assert "8 objects" in told[0].detail
 
 
 @pytest.mark.parametrize("root", ["p//db", "p/../db", "p/./db"])
@@ -196,7 +206,7 @@ def test_a_listing_may_be_cut_anywhere(cut: set[int]) -> None:
 
 def test_a_folder_with_many_files_is_several_parts() -> None:
     """What a fold holds is bounded."""
-    parts = folded(*manifests(*range(2500)))
+    parts = folded(*manifests(*range(1, 2501)))
     assert [len(each.ids) for each in parts] == [1000, 1000, 500]
 
 
@@ -214,6 +224,17 @@ def test_what_has_expired_holds_until_both_clocks_say_so() -> None:
     assert held_in(held, "manifest", DATE, ours) == {1, 2, 4}
     assert held_in(held, "manifest", ours, late) == {1, 2}
     assert held_in(held, "compactions", DATE, DATE) == {1, 3}
+
+
+def test_b_5_a_checkpoint_of_a_name_that_nobody_looks_for_holds_its_database() -> None:
+    """B-5: a misspelt name would hold nothing: nobody takes it for a checkpoint on other files."""
+    (files,) = folded(*manifests(1, 2))
+
+    def problem(*held: Held) -> str:
+        return _fact(files, held, 0, (DATE, DATE), NAMES).problem
+
+    assert problem(Held(1, "manifest"), Held(1, "compactions"), Held(2)) == ""
+    assert "'manifests', which --names does not have" in problem(Held(2), Held(1, "manifests"))
 
 
 def test_a_file_says_what_is_held() -> None:

@@ -74,11 +74,14 @@ def found_in(
 
 
 def problem_of(files: Files, boundary: int) -> str:
-    """Return why a boundary keeps its namespace from being collected, empty where it does not.
+    """Return why its name or a boundary keeps a namespace from being collected, empty where none does.
 
     One above the newest file is what a stale listing sees, while another collector is at work; one that
     stays there has locked every writer out, and a person has to look.
     """
+    if len(files.text.encode()) > MAX_TENANT_BYTES:
+        # Its intents have the namespace for a tenant: one that cannot be asked for would fail the whole run.
+        return f"its name is longer than a tenant's, {MAX_TENANT_BYTES} bytes"
     newest = max(files.ids, default=0)
     return f"the boundary is {boundary}, above the newest file {newest}" if boundary > newest else ""
 

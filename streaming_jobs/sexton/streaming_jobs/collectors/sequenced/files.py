@@ -92,7 +92,8 @@ class FilesFold:
     def _take(self, entry: Listed) -> None:
         found = self._open
         id = None if found.namespace is None else found.namespace.id_of(entry.key)
-        if id is None or id > MAX_FILE_ID:  # no intent can carry a higher one
+        # No intent can carry a higher one; and 0 is dead without any boundary, so that none covers it alone.
+        if id is None or not 1 <= id <= MAX_FILE_ID:
             found.strange += 1
             found.example = found.example or entry.key
             return

@@ -159,14 +159,20 @@ class Sequenced(PlainRoom):
         with ThreadPoolExecutor(_ASK_AT_ONCE) as pool:
             boundaries = pool.map(lambda each: _boundary(each, scope.bucket, sources), asked)
             return [
-                _fact(each, answers[each.root], boundary, instants)
+                _fact(each, answers[each.root], boundary, instants, self._names)
                 for each, boundary in zip(asked, boundaries, strict=True)
             ]
 
 
-def _fact(files: Files, answer: Answer, boundary: int | str, instants: Sequence[datetime]) -> Fact:
+def _fact(
+    files: Files, answer: Answer, boundary: int | str, instants: Sequence[datetime], names: Sequence[str]
+) -> Fact:
     if isinstance(answer, Unknown):
         return Fact(files.root, files.name, problem=answer.why)
+    if (other := next((each.name for each in answer if each.name not in (None, *names)), None)) is not None:
+        # Misspelt it would hold nothing, and the file that was meant would go.
+        problem = f"a checkpoint holds a file of the name {other!r:.80}, which --names does not have"
+        return Fact(files.root, files.name, problem=problem)
     if isinstance(boundary, str):
         return Fact(files.root, files.name, problem=boundary)
     held = sorted(held_in(answer, files.name, *instants))

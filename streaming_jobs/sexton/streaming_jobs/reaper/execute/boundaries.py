@@ -19,19 +19,24 @@ from typing import Any
 
 from sexton.schemas.errors import EnvironmentFault, InvalidFormat
 from sexton.schemas.events import BoundaryGuard, OutcomeKind
-from sexton.schemas.sequenced import Namespace, boundary_text, parse_boundary
+from sexton.schemas.sequenced import MAX_BOUNDARY, Namespace, boundary_text, parse_boundary
 from sexton.storage import (
     Ability,
     Absent,
     Found,
+    Kind,
+    ListingFault,
+    NoReply,
     StoreRefused,
     Written,
     compare_and_put,
     create_if_absent,
     read_if_changed,
 )
+from sexton.storage.listing import checked
 from sexton.storage.probing import is_about_more
 from sexton.streaming_jobs.reaper.execute.paced import PacedDeleter
+from sexton.streaming_jobs.reaper.execute.verification import state_of
 from sexton.streaming_jobs.reaper.vetoes import Stop, Wait
 
 __all__ = ["Advanced", "advance", "decide", "newest_refusals", "set_back"]
@@ -40,7 +45,7 @@ _SET_BACK = frozenset(["boundary-unreadable", "boundary-vanished", "boundary-low
 """Reasons of waiting for a person: somebody else has written or deleted the boundary object."""
 
 _MOST_TRIES = 8  # of a write that others were ahead of, or whose fate nobody knows
-_FEW = 10  # of a listing that is to show one file above those that go
+_FEW, _PAGE = 10, 1000  # keys of a listing that is to show one file above those that go, and of the next ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,8 @@ def advance(
     """
     try:
         return _advance(store, bucket, guards, dry=dry)
+    except ListingFault as fault:
+        return Advanced(dict.fromkeys(guards, Wait("boundary-unknown", str(fault))))
     except (StoreRefused, EnvironmentFault) as error:
         if not dry and (not isinstance(error, StoreRefused) or is_about_more(error)):
             raise
@@ -132,14 +139,17 @@ def _newest(
 
 
 def _ids_after(
-    store: PacedDeleter, bucket: str, space: Namespace, id: int, limit: int = 1000
+    store: PacedDeleter, bucket: str, space: Namespace, id: int, limit: int = _PAGE
 ) -> Iterator[int]:
+    """Yield the ids of the files above one; raises ListingFault rather than say that no more follow."""
     after: str | None = space.key(id)
-    while after is not None:
+    while after is not None and after < space.key(MAX_BOUNDARY):
         page = store.calls.list_slice(bucket, space.folder, after, limit)
         found = (space.id_of(listed.key) for listed in page.objects if listed.exact)
         yield from (each for each in found if each is not None and each > id)
-        after = page.after
+        # A file that is shown is there, whatever the rest is. That none is refuses an intent for good: a page
+        # that leaves some out, or begins anew and would be asked for without end, does not say it.
+        after, limit = checked(page, space.folder, after).after, _PAGE
 
 
 # -- the store
@@ -197,6 +207,11 @@ def _raise(
         except InvalidFormat as error:
             why = Wait("boundary-unreadable", f"{space.boundary_key!r}: {error}")
             return Advanced(dict.fromkeys(guards, why), writes)
+        except NoReply as error:
+            if state_of(error).kind is Kind.ENVIRONMENT:
+                raise
+            # What cannot be read of one object (a body that is too long) is no fault of its bucket.
+            return Advanced(dict.fromkeys(guards, Wait("boundary-unknown", str(error))), writes)
         told, target = decide(guards, stands.value, exists=stands.etag is not None)
         if target is None or dry:
             return Advanced(told, writes)
