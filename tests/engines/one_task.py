@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.engines.gate import Gate
-from tests.support.task_work import FIRST, NOW, TYPES, Issuer, codec, work_of
+from tests.support.task_work import FIRST, NOW, Issuer, codec, work_of
 
 from sexton.schemas import events
 from sexton.schemas.sequenced import Namespace
@@ -44,8 +44,7 @@ class OneTask:
             [Record(0, FIRST.offset + n, 0, b"t", codec.encode(intent)) for n, intent in enumerate(intents)],
         )
         for row in settle(work):
-            outcome = codec.decode(row.value, TYPES[row.topic])
-            assert isinstance(outcome, events.Outcome), outcome
+            outcome = codec.decode(row.value, events.Outcome)
             assert outcome.outcome is events.OutcomeKind.DELETED, outcome
             self.files_deleted += outcome.counts["deleted"]
 
