@@ -12,6 +12,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 STAMP := $(VENV)/.setup-$(shell cat $(REQUIREMENTS) pyproject.toml Makefile deploy/sexton/deploy/jars.lock | cksum | tr ' ' '-')
 
 export PIP_ROOT_USER_ACTION := ignore
+# Where it is set, each of the hundreds of programs that the tests start compiles the product anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup jars go stores demo test test-faults test-stores test-engines test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
@@ -40,7 +42,7 @@ chaos: setup  ## the issuer under faults at random; SEED=1 FAULTS=1000
 	@SEED='$(or $(SEED),1)' FAULTS='$(or $(FAULTS),1000)' $(BIN)/python -m tests.chaos
 
 test-stores: setup stores  ## what needs Go: the store suite on SeaweedFS and versitygw, a service in Go
-	@$(BIN)/python -m pytest tests/storage/test_stores.py tests/producers/test_wire.py tests/producers/test_sequenced_contract.py $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest tests/storage/test_stores.py tests/storage/test_stores_versions.py tests/producers/test_wire.py tests/producers/test_sequenced_contract.py $(PYTEST_ARGS)
 
 test-engines: setup stores  ## the published engine beside Sexton, stopped, killed, fenced; ROUNDS=200 SEED=1 STORE=versitygw
 	@$(BIN)/python -m pytest tests/engines $(PYTEST_ARGS)

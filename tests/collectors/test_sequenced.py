@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.s3_recorder import Recorded, Reply, S3Recorder, recorder_of_this_process
 
 from sexton.schemas.actions import DeleteObjects
 from sexton.schemas.errors import UsageError
 from sexton.schemas.forms import from_json, to_json
 from sexton.schemas.guards import BoundaryGuard
 from sexton.schemas.sequenced import Namespace
-from sexton.storage import Listed
-from sexton.streaming_jobs.collectors.room import Body, Found, Scope
+from sexton.storage import BucketAddress, Listed, ObjectStore, StoreSettings
+from sexton.streaming_jobs.collectors.room import Body, Found, Scope, Sources
 from sexton.streaming_jobs.collectors.sequenced.checkpoints import (
     CheckpointsUnreadable,
     Held,
@@ -27,7 +30,7 @@ from sexton.streaming_jobs.collectors.sequenced.checkpoints import (
     parse,
 )
 from sexton.streaming_jobs.collectors.sequenced.decide import Fact, found_in, problem_of, unresolved_of
-from sexton.streaming_jobs.collectors.sequenced.engine import held_by, path_of
+from sexton.streaming_jobs.collectors.sequenced.engine import held_by, open_store, path_of
 from sexton.streaming_jobs.collectors.sequenced.files import Files, FilesFold, ages_of, joined
 from sexton.streaming_jobs.collectors.sequenced.room import ROOM, Sequenced, SequencedPlan, _fact
 
@@ -351,3 +354,101 @@ def test_the_engines_client_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 NOTHING: Any = None
+
+
+def completed(s3: S3Recorder, namespaces: Sequence[Namespace], checkpoints: str = "none") -> SequencedPlan:
+    """The plan once manifests 1 to 3 of these namespaces are listed."""
+    s3.buckets.fill("bucket", {each.key(id): b"x" for each in namespaces for id in (1, 2, 3)})
+    room = ROOM.configured({"checkpoints": checkpoints, "min-age": "1h"})
+    parts = folded(*(listed(each.key(id)) for each in namespaces for id in (1, 2, 3)))
+    with ObjectStore(StoreSettings(s3.url)) as store:
+        sources = Sources(NOTHING, NOTHING, store)
+        return room.complete(room.plan(SCOPE, sources), SCOPE, parts, sources, DATE)
+
+
+def asked_for(plan: SequencedPlan, namespaces: Sequence[Namespace]) -> list[str]:
+    """The namespaces that are asked for."""
+    parts = folded(*(listed(each.key(id)) for each in namespaces for id in (1, 2, 3)))
+    return [each.body(DATE).tenant for each in ROOM.decide(plan, SCOPE, parts)]
+
+
+COMPACTIONS, OTHER = Namespace("p/db", "compactions"), Namespace("p/other", "manifest")
+ALL = (COMPACTIONS, DB, OTHER)
+
+
+@pytest.mark.parametrize("body", [b"12x", b"", b"-1", b"9" * 30, b"1\n2", b"4"])
+def test_b_4_a_boundary_that_cannot_be_right_keeps_its_database(s3: S3Recorder, body: bytes) -> None:
+    """B-4: nothing of that database is asked for, in no namespace, and it is reported; others go on."""
+    s3.buckets.fill("bucket", {DB.boundary_key: body})
+    plan = completed(s3, ALL)
+    assert asked_for(plan, ALL) == [OTHER.text]
+    assert [(each.cause, each.tenant) for each in plan.unresolved] == [("database-unknown", DB.text)]
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(403, "AccessDenied"), (500, "InternalError"), (404, "NoSuchBucket"), (404, "")],
+)
+def test_b_4_a_boundary_that_the_store_does_not_tell_is_not_absent(
+    s3: S3Recorder, status: int, code: str
+) -> None:
+    """B-4: refused, or a page of somebody in between, keeps the database; the store's own word is 0."""
+
+    def script(request: Recorded) -> Reply | None:
+        is_boundary = request.key == DB.boundary_key
+        return Reply(status, f"<Error><Code>{code}</Code></Error>".encode()) if is_boundary else None
+
+    s3.script(script)
+    assert asked_for(completed(s3, ALL), ALL) == [OTHER.text]
+    s3.script(None)
+    assert asked_for(completed(s3, ALL), ALL) == [each.text for each in ALL]
+
+
+def test_b_5_who_says_nothing_says_not_that_there_are_none(s3: S3Recorder) -> None:
+    """B-5: without `--checkpoints` nothing is asked for, and the report says what to give it."""
+    plan = completed(s3, ALL, "unknown")
+    assert asked_for(plan, ALL) == []
+    assert len(plan.unresolved) == 3
+    assert "--checkpoints slatedb, a file, or none" in plan.unresolved[0].detail
+
+
+def test_b_5_a_database_that_the_file_does_not_have_is_unknown(s3: S3Recorder, tmp_path: Path) -> None:
+    """B-5: of the others what it holds is kept."""
+    path = tmp_path / "held.json"
+    path.write_text(json.dumps({"version": 1, "databases": {"p/db": [{"id": 2, "name": "manifest"}]}}))
+    plan = completed(s3, ALL, str(path))
+    assert [(each.name, list(each.held), bool(each.problem)) for each in plan.facts] == [
+        ("compactions", [], False),
+        ("manifest", [2], False),
+        ("manifest", [], True),
+    ]
+    assert asked_for(plan, ALL) == [COMPACTIONS.text, DB.text]
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Recorder]:
+    """A recording store with a bucket; its credentials are this process'."""
+    with recorder_of_this_process(monkeypatch) as made:
+        made.create_bucket("bucket")
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("path", "virtual_hosted", "origin", "http"),
+    [("/bucket", "false", "http://s3:1", "true"), ("", "true", "https://bucket.s3", "false")],
+)
+def test_b_5_the_engine_is_led_to_the_store_that_was_listed(
+    path: str, virtual_hosted: str, origin: str, http: str
+) -> None:
+    """B-5: by the one of all names of an address that no variable of the environment precedes."""
+    builder = Mock()
+    client = Mock(**{"ObjectStoreBuilder.from_env.return_value": builder})
+    address = BucketAddress("", "eu-1", "s3", "", origin, path, "")
+    assert open_store(client, address, "bucket") is builder.build.return_value
+    assert {call.args for call in builder.with_config.call_args_list} == {
+        ("bucket", "bucket"),
+        ("aws_endpoint_url_s3", origin),
+        ("region", "eu-1"),
+        ("virtual_hosted_style_request", virtual_hosted),
+        ("allow_http", http),
+    }

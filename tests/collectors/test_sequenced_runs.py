@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.collecting import Collecting, lines
-from tests.support.s3_recorder import Recorded, Reply, S3Recorder
+from tests.support.collecting import Collecting
+from tests.support.s3_recorder import Recorded, S3Recorder
 
 from sexton.schemas import events
 from sexton.schemas.errors import UsageError
@@ -114,17 +114,6 @@ def test_g_6_two_runs_ask_once(sequencing: Sequencing) -> None:
     assert len(collecting.emitted()) == 1
 
 
-def test_b_5_unless_somebody_says_what_is_held_nothing_is_asked_for(sequencing: Sequencing) -> None:
-    """B-5: without `--checkpoints` a run reports, and says what to give it; it never takes it for "none"."""
-    collecting, _ = sequencing
-    fill(sequencing, DB, (1, 2, 3))
-    out = collecting.command("--emit", "--max-share", "1.0", "--format", "json")
-    _, finding = lines(out)
-    assert finding["finding"]["state"] == "not-resolvable"
-    assert "--checkpoints slatedb, a file, or none" in finding["finding"]["detail"]
-    assert collecting.emitted() == []
-
-
 def test_b_5_a_checkpoint_that_is_made_while_files_are_listed_counts(
     sequencing: Sequencing, tmp_path: Path
 ) -> None:
@@ -168,42 +157,6 @@ def test_b_5_a_file_is_read_at_every_run_and_never_guessed_at(sequencing: Sequen
     with pytest.raises(UsageError, match="no such file"):
         collecting.run(emit=True)
     assert collecting.emitted() == []
-
-
-@pytest.mark.parametrize("body", [b"12x", b"", b"-1", b"9" * 30, b"1\n2"])
-def test_b_4_a_boundary_that_is_no_number_keeps_its_database(sequencing: Sequencing, body: bytes) -> None:
-    """B-4: nothing of that database is asked for, in no namespace, and it is reported; others go on."""
-    collecting, _ = sequencing
-    compactions, other = Namespace("data/db", "compactions"), Namespace("data/other", "manifest")
-    for each in (DB, compactions, other):
-        fill(sequencing, each, (1, 2, 3))
-    set_boundary(sequencing, DB, body)
-
-    report = collecting.run(emit=True)
-
-    assert asked(report) == {other.text: [[1, 2]]}
-    assert problems(report) == [("database-unknown", DB.text)]
-
-
-def test_b_4_a_boundary_that_the_store_does_not_tell_keeps_its_database(sequencing: Sequencing) -> None:
-    """B-4: refused, or without an answer, is not absent; absent is 0."""
-    collecting, s3 = sequencing
-    fill(sequencing, DB, (1, 2, 3))
-
-    def play(status: int, code: str) -> None:
-        def script(request: Recorded) -> Reply | None:
-            if request.key == DB.boundary_key:
-                return Reply(status, f"<Error><Code>{code}</Code></Error>".encode())
-            return None
-
-        s3.script(script)
-
-    for status, code in ((403, "AccessDenied"), (500, "InternalError"), (404, "NoSuchBucket"), (404, "")):
-        play(status, code)
-        assert problems(collecting.run()) == [("database-unknown", DB.text)], code
-    play(404, "NoSuchKey")
-    (intent,) = collecting.run().intents
-    assert list(intent.guards) == [events.BoundaryGuard(DB.text, 2, floor=0)]
 
 
 def test_many_databases_cost_one_read_each(sequencing: Sequencing) -> None:

@@ -48,11 +48,11 @@ def collecting(world: World, *sextons: Collects, beside: bool) -> Iterator[None]
     with ThreadPoolExecutor(len(sextons)) as pool:
         begun = [pool.submit(sexton.collect, PREFIX) for sexton in sextons]
         yield
-        if beside:
-            for database in world.databases:
-                world.collect_by_itself(database)
         for each in begun:
             each.result()
+    if beside:  # while the reapers take what was asked for, which is the same files
+        for database in world.databases:
+            world.collect_by_itself(database)
     for sexton in sextons:
         sexton.settle()
 
@@ -184,6 +184,9 @@ def _reaper_killed(world: World, database: Database) -> None:
     sexton.start_reaper()
     write(database, writer, world.pairs(4))
     sexton.settle()
+    assert killed.passing is not None
+    if left := [key for key in killed.passing.deleted if world.has(key)]:
+        world.violations.append(f"settled, and still there: {left}")
 
 
 def _check_order(world: World, passing: Passing | None) -> None:

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 from confluent_kafka import Consumer, TopicPartition
 from tests.engines.gate import Gate, opened
 from tests.support.s3_stores import Running
@@ -84,7 +85,12 @@ class Sexton:
     def kill_reaper(self) -> None:
         """End the reaper with all its processes, as the loss of its machine would."""
         assert self._reaper is not None
+        # Spark's workers, which delete, lead a group of their own.
+        workers = psutil.Process(self._reaper.pid).children(recursive=True)
         send(self._reaper, signal.SIGKILL)
+        for each in workers:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
 
     def stop_reaper(self) -> None:
         """End the reaper."""

@@ -142,7 +142,7 @@ def run_collector(
 
 
 def _repeat(driver: Driver, every_s: float, stop: threading.Event, progress: Progress, form: Format) -> None:
-    runs = failed = refused = 0
+    runs = failed = in_a_row = refused = 0
     while not stop.is_set():
         began = time.monotonic()
         try:
@@ -153,12 +153,13 @@ def _repeat(driver: Driver, every_s: float, stop: threading.Event, progress: Pro
             # One run that fails does not end the others: it has left a report, and is counted.
             progress.end()
             report_error(error)
-            failed += 1
+            failed, in_a_row = failed + 1, in_a_row + 1
         else:
             _tell(report, form)
+            in_a_row = 0
             refused += report.state is ReportState.REFUSED
         runs += 1
-        progress.note("run", runs=runs, failed=failed, refused=refused)
+        progress.note("run", runs=runs, failed=failed, failed_in_a_row=in_a_row, refused=refused)
         stop.wait(max(0.0, every_s - (time.monotonic() - began)))
     progress.note("stopped", runs=runs, failed=failed, refused=refused)
 

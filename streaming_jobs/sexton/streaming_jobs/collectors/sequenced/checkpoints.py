@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sexton.schemas.errors import InvalidEvent, SextonError, UsageError
-from sexton.schemas.forms import from_json
+from sexton.schemas.forms import from_json, names_once
 from sexton.schemas.sequenced import MAX_BOUNDARY
 from sexton.storage import BucketAddress
 
@@ -122,7 +122,7 @@ class FromFile:
 def parse(body: bytes) -> dict[str, Sequence[Held]]:
     """Return what is held in each database by its root; raises CheckpointsUnreadable for another form."""
     try:
-        plain = json.loads(body, object_pairs_hook=_once)
+        plain = json.loads(body, object_pairs_hook=names_once)
         if not isinstance(plain, dict) or plain.keys() != {"version", "databases"}:
             raise CheckpointsUnreadable("it has the fields version and databases, and no others")
         if type(plain["version"]) is not int or plain["version"] != _VERSION:
@@ -159,11 +159,3 @@ def _list(root: str, plain: Any) -> list[Any]:
     if not isinstance(plain, list):
         raise CheckpointsUnreadable(f"{root!r:.80}: not a list of what is held")
     return plain
-
-
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        # Of two entries of one database either may be the one that is meant.
-        raise CheckpointsUnreadable("a name stands twice in one object")
-    return found

@@ -13,7 +13,7 @@ from sexton.schemas.errors import UsageError
 from sexton.storage import BucketAddress
 from sexton.streaming_jobs.collectors.sequenced.checkpoints import Answer, Held, Unknown
 
-__all__ = ["MANIFEST", "FromEngine"]
+__all__ = ["MANIFEST", "FromEngine", "held_by", "open_store"]
 
 MANIFEST = "manifest"
 _NAMES = frozenset((MANIFEST, "compactions"))
@@ -54,7 +54,7 @@ def _client() -> Any:
 async def _ask_all(
     client: Any, address: BucketAddress, bucket: str, newest: Mapping[str, int | None]
 ) -> dict[str, Answer]:
-    store, gate = _store(client, address, bucket), asyncio.Semaphore(_AT_ONCE)
+    store, gate = open_store(client, address, bucket), asyncio.Semaphore(_AT_ONCE)
 
     async def asked(root: str, listed: int | None) -> Answer:
         async with gate:
@@ -64,7 +64,7 @@ async def _ask_all(
     return dict(zip(newest, found, strict=True))
 
 
-def _store(client: Any, address: BucketAddress, bucket: str) -> Any:
+def open_store(client: Any, address: BucketAddress, bucket: str) -> Any:
     """Return the engine's store at the address that was listed, wherever its environment would lead.
 
     Credentials are those of the environment, which is all that the engine's client knows.
