@@ -33,7 +33,7 @@ test: setup  ## all tests but the slowest; PYTEST_ARGS="tests/deploy -k local" f
 	@$(BIN)/python -m pytest -m "not faults and not stores" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-faults: setup  ## the slow tests of faults: what a reaper needs is killed, paused or taken away
-	@$(BIN)/python -m pytest -m faults $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m faults -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 model: $(STAMP)  ## search the protocol's model in larger worlds than the tests do
 	@$(BIN)/python -m tests.model

@@ -124,15 +124,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a process of the run where the servers are."""
-    node.workerinput["servers"] = str(node.config.stash[_SERVERS])
+    """Tell a process of the run where the servers are: its own where tests kill, pause and starve them."""
+    shared = node.config.stash[_SERVERS]
+    own = node.config.option.markexpr == "faults"
+    node.workerinput["servers"] = str(shared / node.workerinput["workerid"] if own else shared)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End the servers when all processes of the run are done."""
     if not hasattr(config, "workerinput"):
         folder = config.stash[_SERVERS]
-        stop_servers(folder)
+        for each in (folder, *folder.glob("gw*")):
+            stop_servers(each)
         shutil.rmtree(folder)
 
 
