@@ -5,16 +5,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 WORKERS ?= 3
-BENCHES := pipeline latency memory sdk issuer transactions throttling
+BENCHES := pipeline latency memory sdk issuer transactions sequenced throttling
 REQUIREMENTS := requirements/build.txt requirements/dev.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A change of any of these sets up again; the stamp is named after what they hold.
 STAMP := $(VENV)/.setup-$(shell cat $(REQUIREMENTS) pyproject.toml Makefile deploy/sexton/deploy/jars.lock | cksum | tr ' ' '-')
 
 export PIP_ROOT_USER_ACTION := ignore
+# Where it is set, each of the hundreds of programs that the tests start compiles the product anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars go stores demo test test-faults test-stores test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
+.PHONY: help setup jars go stores demo test test-faults test-stores test-engines test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +42,11 @@ chaos: setup  ## the issuer under faults at random; SEED=1 FAULTS=1000
 	@SEED='$(or $(SEED),1)' FAULTS='$(or $(FAULTS),1000)' $(BIN)/python -m tests.chaos
 
 test-stores: setup stores  ## what needs Go: the store suite on SeaweedFS and versitygw, a service in Go
-	@$(BIN)/python -m pytest tests/storage/test_stores.py tests/producers/test_wire.py tests/producers/test_sequenced_contract.py $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest tests/storage/test_stores.py tests/storage/test_stores_versions.py tests/producers/test_wire.py tests/producers/test_sequenced_contract.py $(PYTEST_ARGS)
+
+test-engines: setup stores  ## the published engine beside Sexton, stopped, killed, fenced; ROUNDS=200 SEED=1 STORE=versitygw
+	@$(BIN)/python -m pytest tests/engines $(PYTEST_ARGS)
+	@ROUNDS='$(or $(ROUNDS),200)' SEED='$(or $(SEED),1)' STORE='$(or $(STORE),versitygw)' $(BIN)/python -m tests.engines
 
 test-safeguards: setup  ## remove safeguards one by one, see their tests fail; SHARE=0.1 SEED=1, NAMES='"a name"'
 	@$(BIN)/python -m tests.safeguards --workers '$(or $(WORKERS),2)' --seed '$(or $(SEED),1)' --share '$(or $(SHARE),1)' $(NAMES)

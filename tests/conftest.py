@@ -3,7 +3,7 @@
 stack          Kafka, Valkey and S3, started once, when the first test of any process of the run asks for them
 installation   own topics, bucket, Redis database and issuer, and the environment that leads to them
 settings       the settings of `installation`
-cli            runs the `sexton` command as a subprocess
+cli            runs the `sexton` command as a process, forked from one that has imported it
 spark          the one Spark session of the run
 chain, store   the whole chain on `installation`, and its object store
 """
@@ -14,7 +14,6 @@ import itertools
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.support.certificates import authority
 from tests.support.chain import Chain
+from tests.support.forks import Forks
 from tests.support.stacks import WORKER, Stack, stop_servers
 
 from sexton.deploy import java
@@ -67,8 +67,6 @@ _SECONDS = {
     "tests/streaming_jobs/test_waiting.py": 63,
     "tests/deploy/test_demo.py": 63,
     "tests/streaming_jobs/test_conditions.py": 57,
-    "tests/model/test_model.py": 55,
-    "tests/model/test_transactions.py": 55,
     "tests/streaming_jobs/test_judging.py": 53,
     "tests/streaming_jobs/test_modes.py": 52,
     "tests/issuer/test_snapshots.py": 50,
@@ -77,13 +75,14 @@ _SECONDS = {
     "tests/issuer/test_serving.py": 44,
     "tests/streaming_jobs/test_damaged.py": 44,
     "tests/docs/test_quickstart.py": 43,
+    "tests/model/test_transactions.py": 40,
     "tests/deploy/test_topics.py": 40,
     "tests/streaming_jobs/test_redis_faults.py": 39,
     "tests/consumers/test_replaying.py": 39,
     "tests/issuer/test_faults_redis.py": 37,
     "tests/storage/test_odd_keys.py": 37,
+    "tests/model/test_model.py": 35,
     "tests/deploy/test_doctor.py": 35,
-    "tests/issuer/test_migration.py": 35,
     "tests/producers/test_contract.py": 34,
     "tests/collectors/test_runs.py": 34,
     "tests/consumers/test_replay_chain.py": 34,
@@ -91,7 +90,6 @@ _SECONDS = {
     "tests/deploy/test_secrets.py": 33,
     "tests/issuer/test_issuing.py": 30,
     "tests/streaming_jobs/test_first_form.py": 26,
-    "tests/issuer/test_commands.py": 25,
     "tests/streaming_jobs/test_speculation.py": 24,
     "tests/issuer/test_kafka.py": 24,
     "tests/deploy/test_command.py": 22,
@@ -139,9 +137,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def stack(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """What the `sexton` command is forked from, where a test asks for what it does and not for its start."""
+    started = Forks(tmp_path_factory.mktemp("forks"))
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="session")
+def stack(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, forks: Forks
+) -> Iterator[LocalStack]:
     """The servers of the local stack without topics and issuer: `installation` brings those."""
-    with Stack.on(pytestconfig.stash[_SERVERS], tmp_path_factory.mktemp("stack") / "own") as started:
+    own = tmp_path_factory.mktemp("stack") / "own"
+    with Stack.on(pytestconfig.stash[_SERVERS], own, forks) as started:
         yield started
 
 
@@ -164,7 +173,7 @@ def settings(installation: Installation) -> Settings:
 
 
 @pytest.fixture
-def cli() -> Cli:
+def cli(forks: Forks) -> Cli:
     """Run `sexton ARGUMENTS...`; `env` continues top of this process' environment, `timeout` is in
     seconds.
     """
@@ -172,14 +181,7 @@ def cli() -> Cli:
     def run(
         *arguments: str, env: Mapping[str, str] | None = None, timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "sexton.deploy.main", *arguments],
-            env={**os.environ, **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        return forks.run(arguments, {**os.environ, **(env or {})}, timeout)
 
     return run
 

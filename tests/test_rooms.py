@@ -24,6 +24,7 @@ ROOMS = (
     "streaming_jobs/sexton/streaming_jobs/reaper/actions/",
     "streaming_jobs/sexton/streaming_jobs/reaper/vetoes/",
     "streaming_jobs/sexton/streaming_jobs/collectors/leftovers/",
+    "streaming_jobs/sexton/streaming_jobs/collectors/sequenced/",
     "streaming_jobs/sexton/streaming_jobs/collectors/transactions/",
 )
 

@@ -1,4 +1,4 @@
-"""`sexton issuer` as a process."""
+"""`sexton issuer` as a process: one that was started for signals, and forked ones for what it says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.issuing import redis_of
+from tests.support.issuing import redis_of, sexton
 
 from sexton.deploy.local import Installation
 from sexton.issuer.client import IssuerClient
@@ -21,14 +21,7 @@ COMMAND = [sys.executable, "-m", "sexton.deploy.main", "issuer"]
 
 def run(installation: Installation, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run one command of the issuer in an installation."""
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        env=installation.environment,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    return sexton(installation, "issuer", *arguments)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -77,16 +70,14 @@ def test_serve_refuses_tls_files_that_it_cannot_load(
     fresh: Installation, tmp_path: Path, missing: str
 ) -> None:
     """The setting and the file are named, before anything is said to be ready."""
-    env = dict(fresh.environment)
+    env = {}
     for name in ("CERT", "KEY"):
         path = tmp_path / f"{name}.pem"
         env[f"SEXTON_ISSUER_TLS_{name}"] = str(path)
         if name != missing:
             path.write_text("no PEM")
 
-    done = subprocess.run(
-        [*COMMAND, "serve", "--port", "0"], env=env, capture_output=True, text=True, timeout=150, check=False
-    )
+    done = sexton(fresh, "issuer", "serve", "--port", "0", **env)
 
     assert done.returncode == 2
     assert "ready" not in done.stderr

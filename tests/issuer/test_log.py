@@ -149,7 +149,7 @@ def test_the_log_is_read_back_by_the_pure_rule(fresh: Installation, serve: Serve
     service = serve(fresh.settings)
     answered = [attach(service, "n", "t") for _ in range(4)]
     reader = LogReader(fresh.settings)
-    reader.start()
+    reader.start(soon)
     reader.wait_for(Positions(fresh.settings).read(soon).log_end - 1, soon)
     with reader.state() as state:
         assert state.newest("t") == answered[-1] == 4

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import zlib
 from pathlib import Path
 
 import pytest
-from tests.support.issuing import keys, redis_of, refused
+from tests.support.issuing import keys, redis_of, refused, sexton
 
 from sexton.deploy.local import Installation
 from sexton.issuer.answers import NodeState
@@ -171,14 +170,7 @@ def test_what_cannot_be_imported_is_told_before_anything_is() -> None:
 
 def run(installation: Installation, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run one command of the issuer in an installation."""
-    return subprocess.run(
-        [sys.executable, "-m", "sexton.deploy.main", "issuer", *arguments],
-        env=installation.environment,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    return sexton(installation, "issuer", *arguments)
 
 
 # Each would be above the highest generation there is, were it taken for a suffix.

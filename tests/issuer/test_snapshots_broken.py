@@ -167,7 +167,7 @@ def test_a_running_reader_below_the_cut_stops(filled: tuple[Place, list[Snapshot
     from sexton.issuer.log.reader import LogReader
 
     reader = LogReader(place.settings)
-    reader.start()
+    reader.start(Deadline.after(15))
     with pytest.raises(LogBroken, match="truncated or re-created"):
         reader.wait_for(0, Deadline.after(15))
     reader.stop()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import typer
-from tests.support.issuing import refused
+from tests.support.issuing import refused, sexton
 
 from sexton.deploy.local import Installation
 from sexton.issuer.cli.migration import Plan, chunks, read_plan
@@ -20,22 +19,8 @@ from sexton.issuer.client import IssuerClient
 from sexton.issuer.state.transactions import Status
 from sexton.schemas.errors import UsageError
 from sexton.schemas.events import ImportedTransactions, NumberPlace
-from sexton.schemas.numbered_names import number_in
 
 FIRST, LAST = NumberPlace.FIRST, NumberPlace.LAST
-
-
-def run(installation: Installation, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run one command in an installation, without a terminal."""
-    return subprocess.run(
-        [sys.executable, "-m", "sexton.deploy.main", *arguments],
-        env=installation.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
 
 
 @pytest.mark.real
@@ -45,26 +30,29 @@ def test_what_is_open_and_what_is_forced(shared: Installation, issuer: IssuerCli
     issuer.start_transaction(node, unique)
     issuer.start_transaction("other", unique)
 
-    listed = run(shared, "transactions", "list", "--node", node, "--format", "json")
+    listed = sexton(shared, "transactions", "list", "--node", node, "--format", "json")
     (row,) = [json.loads(line) for line in listed.stdout.splitlines()]
     assert (row["tenant"], row["transaction"], row["status"]) == (unique, 1, "reject-pending")
-    assert "transaction 1  node" in run(shared, "transactions", "list").stdout
+    assert "transaction 1  node" in sexton(shared, "transactions", "list").stdout
     why = ("--why", "its machine is gone")
-    asked = run(shared, "transactions", "acknowledge", unique, "1", *why)
+    asked = sexton(shared, "transactions", "acknowledge", unique, "1", *why)
     assert (asked.returncode, "--yes says that you know" in asked.stderr) == (2, True)
-    refusal = run(shared, "transactions", "acknowledge", unique, "2", *why, "--yes")
+    refusal = sexton(shared, "transactions", "acknowledge", unique, "2", *why, "--yes")
     assert (refusal.returncode, "is open" in refusal.stderr) == (1, True)
     assert "a later start rejects it" in refusal.stderr
-    done = run(shared, "transactions", "acknowledge", unique, "1", *why, "--yes")
+    done = sexton(shared, "transactions", "acknowledge", unique, "1", *why, "--yes")
     assert (done.returncode, "acknowledged at log offset" in done.stderr) == (0, True)
 
-    shown = run(shared, "transactions", "show", unique).stdout
+    shown = sexton(shared, "transactions", "show", unique).stdout
     assert "transaction 1  node" in shown
     assert "reject-acknowledged since log offset" in shown
-    over_issuer = json.loads(run(shared, "issuer", "show", unique, "--format", "json").stdout)
+    over_issuer = json.loads(sexton(shared, "issuer", "show", unique, "--format", "json").stdout)
     assert (over_issuer["form"], over_issuer["newest"]) == ("transactions", 2)
-    assert run(shared, "issuer", "show", unique).stdout == run(shared, "transactions", "show", unique).stdout
-    missing = run(shared, "transactions", "show", f"{unique}-x")
+    assert (
+        sexton(shared, "issuer", "show", unique).stdout
+        == sexton(shared, "transactions", "show", unique).stdout
+    )
+    missing = sexton(shared, "transactions", "show", f"{unique}-x")
     assert (missing.returncode, "knows no transactions" in missing.stderr) == (1, True)
 
 
@@ -77,18 +65,18 @@ def test_m_5_decommission(shared: Installation, issuer: IssuerClient, unique: st
     old = (datetime.now(UTC) - timedelta(hours=2)).isoformat()
     command = ("transactions", "decommission", node, "--credentials-revoked-at")
 
-    early = run(shared, *command, recent, "--yes")
+    early = sexton(shared, *command, recent, "--yes")
     assert (early.returncode, "3600 s are needed" in early.stderr) == (1, True)
-    assert run(shared, *command, old).returncode == 2
-    assert run(shared, *command, old.removesuffix("+00:00"), "--yes").returncode == 2
-    assert run(shared, *command, "yesterday", "--yes").returncode == 2
-    ancient = run(shared, *command, "0001-01-01T00:00:00+14:00", "--yes")
+    assert sexton(shared, *command, old).returncode == 2
+    assert sexton(shared, *command, old.removesuffix("+00:00"), "--yes").returncode == 2
+    assert sexton(shared, *command, "yesterday", "--yes").returncode == 2
+    ancient = sexton(shared, *command, "0001-01-01T00:00:00+14:00", "--yes")
     assert (ancient.returncode, "before the year 1" in ancient.stderr) == (2, True)
     found = issuer.transactions(unique)
     assert found is not None
     assert found.transactions[0].status is Status.OPEN
 
-    done = run(shared, *command, old, "--yes")
+    done = sexton(shared, *command, old, "--yes")
     assert (done.returncode, unique in done.stderr) == (0, True)
     found = issuer.transactions(unique)
     assert found is not None
@@ -115,13 +103,13 @@ def test_m_16_an_import_from_a_file(
     ]
     file.write_text("\n".join(map(json.dumps, rows)))
     for _ in "12":
-        done = run(shared, "issuer", "import", str(file))
+        done = sexton(shared, "issuer", "import", str(file))
         assert (done.returncode, "imported: 2 tenants" in done.stderr) == (0, True), done.stderr
 
     started = issuer.start_transaction("n", unique)
     assert (started.transaction, started.last_committed, started.number_place) == (6, 4, LAST)
     assert issuer.attach("n", f"{unique}-g").generation == 8
-    assert "imported        up to 5" in run(shared, "issuer", "show", unique).stdout
+    assert "imported        up to 5" in sexton(shared, "issuer", "show", unique).stdout
 
 
 @pytest.mark.parametrize(
@@ -160,30 +148,6 @@ def test_csv_rows(tmp_path: Path) -> None:
 
     assert read_plan(file).transactions == rows
     assert [chunk.transactions for chunk in chunks(Plan([], [], rows))] == [rows]
-
-
-@pytest.mark.parametrize(
-    ("name", "first", "last"),
-    [
-        ("23/x", 23, None),
-        ("23/x.24", 23, 24),
-        ("x.23", None, 23),
-        ("x/23/y.9", None, 9),
-        ("023/x.023", None, None),
-        ("0/x.0", None, None),
-        ("+23/x.+23", None, None),
-        ("٢٣/x.٢٣", None, None),
-        ("23", None, None),
-        (".23", None, 23),
-        ("x.23/", None, None),
-        ("x.23\n", None, None),
-        ("a\nb.23", None, 23),
-        ("12345678901/x.12345678901", None, None),
-    ],
-)
-def test_the_number_in_a_name(name: str, first: int | None, last: int | None) -> None:
-    """Decimal digits, exactly one text for each number."""
-    assert (number_in(name, FIRST), number_in(name, LAST)) == (first, last)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ LARGE = {
         (B,), Budget(barriers=3, crashes=2, losses=1, lies=1), records=(Record(2),), transactional=True
     ),
     "a successor that retries, the reaper crashes": Setup((RETRIES,), Budget(barriers=2, crashes=1)),
+    "a restart races a move": Setup((B, AGAIN), Budget(barriers=1)),
     "a restart races a move, an answer lost": Setup((B, AGAIN), Budget(barriers=1, losses=1), most_calls=1),
     "a restart races a move, Redis lies": Setup((B, AGAIN), Budget(lies=1)),
     "index PUTs that land late, a restart races a move": Setup(
@@ -50,6 +51,7 @@ LARGE_PHASES = {
 }
 
 LARGE_TRANSACTIONS = {
+    "two nodes, two transactions each": TransactionSetup("abab", TransactionBudget()),
     "two nodes, two transactions each, a call lands late": TransactionSetup(
         "abab", TransactionBudget(losses=1), drops=(True,)
     ),

@@ -1,25 +1,33 @@
 """The pure rules of boundary files: the boundary's text, what an advance writes, what a writer is told.
 
-Each is a decision of one participant, with all that it has read passed in: of the judge `named`,
-`behind_newest` and `advance`, of the collector `plan`. What a boundary's text says is the product's own
-`parse_boundary`; what a writer takes from what it has read is that of `observed`, `whose` and
-`Boundary.is_dead` in the SDK: `seen`, `told`, `found` and `missing` ask these. Nothing here knows of the
-model's world: a rule of the product with the same arguments can stand in the place of the others.
+Each is a decision of one participant, with all that it has read passed in, and asks the product: the judge's
+`named`, `behind_newest`, `set_back` and `advance` the reaper's guard; a writer's `seen`, `told`, `found` and
+`missing` the SDK's `observed`, `whose` and `Boundary.is_dead`; a boundary's text `parse_boundary`. The
+collector's `plan` is the model's own. Nothing here knows of the model's world.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from enum import Enum
-from typing import NamedTuple
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from sexton.producers import _sequenced_rules
 from sexton.producers._errors import BoundaryLowered, BoundaryUnreadable, BoundaryVanished
 from sexton.producers._sequenced_rules import Boundary, Whose
 from sexton.producers._sequenced_store import NoObject, StoredObject
 from sexton.schemas import sequenced
+from sexton.schemas.actions import DeleteObjects
 from sexton.schemas.errors import InvalidFormat
-from sexton.schemas.sequenced import MAX_FILE_ID
+from sexton.schemas.guards import BoundaryGuard
+from sexton.schemas.sequenced import MAX_FILE_ID, Namespace
+from sexton.streaming_jobs.reaper.execute import boundaries
+from sexton.streaming_jobs.reaper.guards import Met
+from sexton.streaming_jobs.reaper.guards import boundary as guard
+
+_SPACE = Namespace("db", "manifest")
 
 
 class Told(Enum):
@@ -71,17 +79,18 @@ def boundary_of(text: str | None) -> int | None:
 
 def named(ids: Collection[int], bound: int) -> bool:
     """Return whether an intent names only files that its own guard puts behind the boundary."""
-    return bound <= MAX_FILE_ID and all(id <= bound for id in ids)
+    case: Any = SimpleNamespace(action=DeleteObjects("b", (tuple(map(_SPACE.key, ids)),)))
+    return bound <= MAX_FILE_ID and isinstance(guard.verdict(_guard(bound), case), Met)
 
 
 def behind_newest(bound: int, listed: Collection[int]) -> bool:
     """Return whether a listing shows a file above the id to which the boundary is to be raised."""
-    return any(id > bound for id in listed)
+    return not boundaries.newest_refusals([_guard(bound)], max(listed, default=None))
 
 
 def set_back(boundary: int, floor: int) -> bool:
     """Return whether the boundary is lower than it was when an intent was planned."""
-    return boundary < floor
+    return boundaries.set_back(_guard(1, floor), boundary, exists=True) is not None
 
 
 def advance(text: str | None, wanted: Sequence[Wanted]) -> Advance:
@@ -89,9 +98,16 @@ def advance(text: str | None, wanted: Sequence[Wanted]) -> Advance:
     boundary = boundary_of(text)
     if boundary is None:
         return Advance(None, tuple(range(len(wanted))))
-    deferred = tuple(number for number, each in enumerate(wanted) if set_back(boundary, each.floor))
-    highest = max((each.id for number, each in enumerate(wanted) if number not in deferred), default=0)
-    return Advance(highest if highest > boundary else None, deferred)
+    if not wanted:
+        return Advance(None, ())
+    guards = [_guard(*each) for each in wanted]
+    told, value = boundaries.decide(guards, boundary, exists=text is not None)
+    return Advance(value, tuple(number for number, each in enumerate(guards) if told[each] is not None))
+
+
+@cache
+def _guard(id: int, floor: int | None = None) -> BoundaryGuard:
+    return BoundaryGuard(_SPACE.text, id, floor)
 
 
 _STOPS = {

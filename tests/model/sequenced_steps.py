@@ -289,7 +289,7 @@ def _may_raise(world: SequencedWorld, intent: Intent) -> bool:
 
 def _advance(world: SequencedWorld, task: Task, text: str | None) -> sequenced_rules.Advance:
     wanted = [Wanted(world.intents[each].id, world.intents[each].floor) for each in task.batch]
-    return sequenced_rules.advance(text, wanted)
+    return sequenced_rules.advance(text, tuple(wanted))
 
 
 def _raised(going: tuple[int, ...], rules: SequencedRules) -> str:

@@ -25,7 +25,9 @@ from sexton.producers._sequenced_store import NoObject, StoredObject
 from sexton.schemas import events, sequenced
 from sexton.schemas.guards import NotBeforeGuard, PromiseGuard
 from sexton.schemas.vetoes import ExpiresAt
+from sexton.streaming_jobs.reaper.execute import boundaries
 from sexton.streaming_jobs.reaper.execute.gate import Gate
+from sexton.streaming_jobs.reaper.guards import Met, boundary
 from sexton.streaming_jobs.reaper.judge import Facts, judge
 from sexton.streaming_jobs.reaper.vetoes import Now
 
@@ -237,9 +239,9 @@ def _any_text(body: bytes) -> int:
 
 SWITCHES: Mapping[str, Sequence[Switch]] = {
     "inclusive": [Switch(Boundary, "is_dead", lambda boundary, id: id < boundary.id)],
-    "newest-kept": [Switch(sequenced_rules, "behind_newest", lambda bound, listed: True)],
-    "keys-named": [Switch(sequenced_rules, "named", lambda ids, bound: True)],
-    "floor": [Switch(sequenced_rules, "set_back", lambda boundary, floor: False)],
+    "newest-kept": [Switch(boundaries, "newest_refusals", lambda guards, newest: {})],
+    "keys-named": [Switch(boundary, "verdict", lambda guard, case: Met())],
+    "floor": [Switch(boundaries, "set_back", lambda guard, value, exists: None)],
     "readable": [
         Switch(sequenced, "parse_boundary", _any_text),
         Switch(_sequenced_rules, "parse_boundary", _any_text),

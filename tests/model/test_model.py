@@ -35,7 +35,8 @@ SUCCESSOR_RETRIES = Setup((RETRIES,), Budget(barriers=1))
 RESTART = Setup((AGAIN,), Budget(barriers=2, lies=1, losses=1, crashes=1))
 TRANSACTION = Setup((B,), Budget(barriers=2, losses=1, crashes=1), transactional=True)
 EARLY_CLAIM = Setup((B,), Budget(barriers=2, losses=1, crashes=1), records=(Record(2),))
-RESTART_AND_MOVE = Setup((B, AGAIN), Budget(barriers=1))
+RESTART_RACES_MOVE = Setup((B, AGAIN), Budget(lies=1), store=False)
+RESTART_AND_MOVE = Setup((B, AGAIN), Budget(barriers=1), most_calls=1)
 LATE_PUT = Setup((B,), Budget(barriers=1, unknown_puts=1))
 LATE_PUT_AGAIN = Setup((AGAIN,), Budget(barriers=2, crashes=1, unknown_puts=2))
 RECREATED = Setup((B,), Budget(barriers=2, recreations=1, crashes=1), records=(Record(1, "y"),))
@@ -46,7 +47,8 @@ WORLDS = {
     "a successor": SUCCESSOR,
     "a successor that retries": SUCCESSOR_RETRIES,
     "a restart of the holder, Redis lies": RESTART,
-    "a restart of the holder races a move": RESTART_AND_MOVE,
+    "a restart of the holder races a move, Redis lies": RESTART_RACES_MOVE,
+    "a restart of the holder, a move, and a reaper": RESTART_AND_MOVE,
     "an emitter with transactions": TRANSACTION,
     "a claim before the issue": EARLY_CLAIM,
     "an index PUT that lands late, a move": LATE_PUT,

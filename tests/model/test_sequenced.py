@@ -81,6 +81,12 @@ NEEDED = [
 ]
 
 PRODUCT = {
+    "advance-first": "nothing is deleted before its boundary is durable",
+    "newest-kept": "no boundary is raised to the newest file or above",
+    "keys-named": "a file above the guard's id is refused",
+    "never-lower": "a boundary is written on the condition that it is as it was read",
+    "judged-last": "what a veto stops raises no boundary",
+    "floor": "a boundary below the floor is an alarm",
     "check-after": "a create at or below the boundary is no success",
     "inclusive": "the boundary itself is dead",
     "readable": "only digits are read as a boundary",
@@ -92,11 +98,8 @@ PRODUCT = {
     "plan-expires": "what has expired stops",
 }
 """The line of the list of safeguards that holds each against the product."""
-RESTATED = {
-    *("advance-first", "newest-kept", "keys-named", "never-lower", "judged-last", "floor"),
-    "checkpoint-held",
-}
-"""What no part of the product decides yet: the judge's own part, and the collector's."""
+RESTATED = {"checkpoint-held"}
+"""What the model decides by itself: the collector's plan."""
 
 
 @cache

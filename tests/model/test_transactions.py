@@ -36,7 +36,7 @@ from sexton.issuer.state.transactions import Status
 from sexton.schemas.events import NumberPlace
 
 EARLY = (Record(2, COMMITTED, ("tenants/t/1/y",)),)
-TWO_EACH = TransactionSetup("abab", Budget())
+THREE = TransactionSetup("aba", Budget())
 TWO = TransactionSetup("ab", Budget())
 LATE = TransactionSetup("ab", Budget(losses=1, give_ups=1))
 CLAIMED_EARLY = TransactionSetup("ab", Budget(losses=1), records=EARLY, drops=(False,))
@@ -50,7 +50,7 @@ STRAYS = TransactionSetup("ab", Budget(strays=1))
 STRAYS_LAST = TransactionSetup("ab", Budget(strays=1), drops=(False,), place=NumberPlace.LAST)
 
 WORLDS = {
-    "two nodes, two transactions each": TWO_EACH,
+    "two nodes, three transactions": THREE,
     "calls that land late, a transaction given up": LATE,
     "a claim before the start, calls that land late": CLAIMED_EARLY,
     "another client's Kafka transaction, a twin": HELD,
@@ -192,8 +192,8 @@ def _twin_commits(world: TransactionWorld, rules: TransactionRules) -> bool:
 
 
 def _all_commit(world: TransactionWorld, rules: TransactionRules) -> bool:
-    """Each of the four transactions is committed in its turn, and what the first dropped is gone."""
-    committed = _statuses(world, rules)[1:] == (Status.COMMITTED,) * 5
+    """Each of the three transactions is committed in its turn, and what the first dropped is gone."""
+    committed = _statuses(world, rules)[1:] == (Status.COMMITTED,) * 4
     return committed and rules.setup.y not in world.store
 
 
@@ -202,7 +202,7 @@ ENDS = {
     "m_3_deadlist_closed": (STRAYS, _late_deadlist_never_goes),
     "m_14_resumed_and_committed": (TWIN, _twin_commits),
     "m_15_waits_for_its_deadlist": (HELD, _waits_for_its_deadlist),
-    "all_commit": (TWO_EACH, _all_commit),
+    "all_commit": (THREE, _all_commit),
 }
 
 

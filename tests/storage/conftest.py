@@ -1,4 +1,4 @@
-"""A recording S3 server of its own for every test, and a clean AWS environment."""
+"""A recording S3 server of its own for every test, each store in turn, and a clean AWS environment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.support.each_store import Store, opened
 from tests.support.s3_recorder import S3Recorder
+from tests.support.s3_stores import STORES, Running, binary_of
 
 from sexton.storage import BatchDeleter, KeyState, StoreSettings
 
@@ -65,3 +67,38 @@ def make_deleter() -> Iterator[Callable[[StoreSettings], BatchDeleter]]:
 def deleter(make_deleter: Callable[[StoreSettings], BatchDeleter], settings: StoreSettings) -> BatchDeleter:
     """A deleter against the recorder."""
     return make_deleter(settings)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[pytest.mark.stores] * (build is not None))
+        for name, (_, build) in STORES.items()
+    ],
+)
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Each store in turn, started once for a file; skipped where it has not been built.
+
+    The recorder and moto run in this process. SeaweedFS and versitygw are tested where `make test-stores` has
+    built them.
+    """
+    start, build = STORES[request.param]
+    if build is not None and binary_of(build) is None:
+        pytest.skip(f"{request.param} is not built: make stores")
+    with start(tmp_path_factory.mktemp(request.param)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def store(running: Running) -> Iterator[Store]:
+    """A client of it, and new buckets."""
+    with opened(running) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def shared(store: Store) -> str:
+    """A probed bucket for tests that clean up by themselves."""
+    bucket = store.new_bucket()
+    store.deleter.probe(bucket)
+    return bucket

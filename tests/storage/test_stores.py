@@ -1,34 +1,25 @@
 """One suite for all stores: what each is held to is what it was seen to do truly (docs/tried.md).
 
-The recorder and moto run in this process. SeaweedFS and versitygw are tested where `make test-stores` has
-built them. No store does everything as documented; what one departs in, the probe finds, and nothing is
-harmed.
+No store does everything as documented; what one departs in, the probe finds, and nothing is harmed.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
-import boto3
 import pytest
-from tests.support.s3_stores import STORES, Running, binary_of
+from tests.support.each_store import EXPECTED, Store, keys_in, probed, put
+from tests.support.s3_stores import Running
 
 from sexton.storage import (
-    Abilities,
     Ability,
     Absent,
     BatchDeleter,
     Delete,
-    ErasedSlice,
     Found,
     Kind,
     Lost,
-    NoReply,
     NotModified,
     StoreRefused,
     Versioning,
@@ -36,12 +27,10 @@ from sexton.storage import (
     Written,
     compare_and_put,
     create_if_absent,
-    erase_slice,
     read_if_changed,
 )
 
 YES, NO = Ability.YES, Ability.NO
-SLASHES = {"dot segments", "double slash", "leading slash"}
 SIBLINGS = [
     ("a%2Fb", "a/b"), ("t#1", "t"), ("a+b", "a b"), ("<&>\"'", "<&>'"), (" lead", "lead"),
     ("trail ", "trail"), ("e\u0301", "\u00e9"), ("q?versionId=1", "q"), ("semi;colon", "semi"),
@@ -49,114 +38,6 @@ SIBLINGS = [
     ("a/../b", "b"), ("./c", "c"), ("x//y", "x/y"), ("/lead2", "lead2"), ("back\\slash", "back/slash"),
     ("ctl\x01", "ctl"), ("cr\rx", "cr\nx"), ("nc\uffff", "nc"),
 ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What the probe finds of a store where it departs from the S3 API."""
-
-    batch_condition: Ability = YES
-    refuses_1001: Ability = YES
-    batch_aliases: frozenset[str] = frozenset()
-    single_aliases: frozenset[str] = frozenset()
-    lists_versioned: Ability = YES
-
-
-EXPECTED = {
-    "recorder": Expected(),
-    "moto": Expected(batch_condition=NO, refuses_1001=NO),
-    "versitygw": Expected(NO, NO, frozenset(SLASHES), frozenset(SLASHES)),
-    "seaweedfs": Expected(
-        batch_aliases=frozenset({"double slash", "leading slash"}),
-        single_aliases=frozenset({"double slash", "leading slash"}),
-        lists_versioned=NO,
-    ),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """A running store with a deleter, and a plain client that is not ours for what tests set up."""
-
-    name: str
-    deleter: BatchDeleter
-    client: Any
-    new_bucket: Callable[..., str]
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(name, marks=[pytest.mark.stores] * (build is not None))
-        for name, (_, build) in STORES.items()
-    ],
-)
-def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Each store in turn, started once; skipped where it has not been built."""
-    start, build = STORES[request.param]
-    if build is not None and binary_of(build) is None:
-        pytest.skip(f"{request.param} is not built: make stores")
-    with start(tmp_path_factory.mktemp(request.param)) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def store(running: Running) -> Iterator[Store]:
-    """The store, with new buckets for whoever asks; clients keep the credentials of their making."""
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in running.environ.items():
-            environment.setenv(name, value)
-        client = boto3.session.Session().client(
-            "s3", endpoint_url=running.settings.endpoint_url, region_name=running.settings.region
-        )
-        deleter = BatchDeleter(running.settings)
-
-    def new_bucket(*, versioned: bool = False, locks: bool = False) -> str:
-        name = f"test-{os.urandom(6).hex()}"
-        client.create_bucket(Bucket=name, **({"ObjectLockEnabledForBucket": True} if locks else {}))
-        if versioned:
-            client.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
-        return name
-
-    with deleter:
-        yield Store(running.name, deleter, client, new_bucket)
-    client.close()
-
-
-@pytest.fixture(scope="module")
-def shared(store: Store) -> str:
-    """A probed bucket for tests that clean up by themselves."""
-    bucket = store.new_bucket()
-    store.deleter.probe(bucket)
-    return bucket
-
-
-def keys_in(store: Store, bucket: str) -> set[str]:
-    """Return all keys of a bucket."""
-    keys: set[str] = set()
-    after: str | None = None
-    while True:
-        page = store.deleter.calls.list_slice(bucket, "", after)
-        keys |= {entry.key for entry in page.objects}
-        after = page.after
-        if after is None:
-            return keys
-
-
-def put(store: Store, bucket: str, *keys: str) -> None:
-    """Put a small object under each key."""
-    for key in keys:
-        store.deleter.calls.put(bucket, key, key.encode())
-
-
-def probed(store: Store, bucket: str) -> Abilities:
-    """Return what the probe finds; it leaves nothing behind."""
-    found = store.deleter.probe(bucket)
-
-    assert keys_in(store, bucket) == set()
-    if found.versioning is not Versioning.OFF:
-        assert store.deleter.calls.version_slice(bucket, "").versions == ()
-    return found
 
 
 def test_the_probe_finds_what_the_store_is(store: Store) -> None:
@@ -238,68 +119,6 @@ def test_a_missing_bucket_and_a_wrong_secret(
         assert wrong.state(0).kind is Kind.ENVIRONMENT
 
 
-def test_x_11_hide_look_and_erase(store: Store) -> None:
-    """X-11: hiding makes one marker, which looking finds; then each version and the marker are erased."""
-    bucket = store.new_bucket(versioned=True)
-    found = probed(store, bucket)
-    assert found.versioning is Versioning.ON
-    assert found.lists_in_order is EXPECTED[store.name].lists_versioned
-    assert found.lists_exactly is YES
-    put(store, bucket, "k", "k", "k/longer" if store.name != "versitygw" else "k-longer")
-    assert store.deleter.delete_all(bucket, ["k"]).result(60).clean
-    current = store.deleter.calls.current_version(bucket, "k")
-    assert current is not None
-    assert (current.is_marker, current.is_latest) == (True, True)
-    assert not store.deleter.calls.exists(bucket, "k")
-    slices: list[ErasedSlice] = []
-    while not slices or slices[-1].listed:
-        slices.append(erase_slice(store.deleter, bucket, "k", exactly=True, limit=2))
-        assert len(slices) < 10
-
-    assert (sum(s.erased for s in slices), sum(s.markers for s in slices)) == (3, 1)
-    left = store.deleter.calls.version_slice(bucket, "").versions
-    assert [version.key for version in left] in (["k/longer"], ["k-longer"])
-
-
-def test_locks_are_final_with_their_date(store: Store) -> None:
-    """A legal hold keeps a version: final, the hold is reported; its neighbour in the batch goes."""
-    bucket = store.new_bucket(locks=True)
-    store.deleter.probe(bucket)
-    held, free = (store.deleter.calls.put(bucket, key, b"x") for key in ("held", "free"))
-    store.client.put_object_legal_hold(
-        Bucket=bucket, Key="held", VersionId=held.version_id, LegalHold={"Status": "ON"}
-    )
-    items = [Delete("held", version_id=held.version_id), Delete("free", version_id=free.version_id)]
-    result = store.deleter.delete_all(bucket, items).result(60)
-
-    assert [result.state(i).kind for i in (0, 1)] == [Kind.FINAL, Kind.GONE]
-    assert result.state(0).legal_hold
-
-
-@pytest.mark.parametrize("key", ["b\x01c", "x\uffff", "a\rb", "a\nb", "a\ufffdb"], ids=repr)
-def test_x_2_versions_of_a_key_that_a_listing_mangles(key: str, store: Store) -> None:
-    """X-2: the listing names them byte for byte and they are erased, or it is reported that it does not.
-
-    Of a key that the store refuses nothing is there.
-    """
-    bucket = store.new_bucket(versioned=True)
-    try:
-        versions = [store.deleter.calls.put(bucket, key, body).version_id for body in (b"1", b"2")]
-    except StoreRefused:
-        assert store.deleter.calls.version_slice(bucket, "").versions == ()
-        return
-    try:
-        part = erase_slice(store.deleter, bucket, key, exactly=True)
-    except NoReply:
-        assert store.name == "moto"  # it writes what is no XML
-        return
-    left = [version for version in versions if store.deleter.calls.head(bucket, key, version) is not None]
-
-    assert (part.listed, part.erased, left) == ((2, 2, []) if part.exact else (0, 0, versions))
-    page = store.deleter.calls.version_slice(bucket, "")
-    assert all(version.exact is part.exact for version in page.versions)
-
-
 def test_x_9_a_folder_object_stays(store: Store) -> None:
     """X-9: deleting `dir`, which is not there, leaves the object `dir/`; the neighbours go."""
     bucket = store.new_bucket()
@@ -311,20 +130,6 @@ def test_x_9_a_folder_object_stays(store: Store) -> None:
     assert keys_in(store, bucket) == {"dir/"}
     assert result.state(0).kind in (Kind.GONE, Kind.ABSENT, Kind.REFUSED)
     assert {result.state(i).kind for i in (1, 2, 3)} <= {Kind.GONE, Kind.ABSENT}
-
-
-def test_the_lock_of_an_older_version_is_told(store: Store) -> None:
-    """A version under retention below a newer one: final, with the date."""
-    bucket = store.new_bucket(locks=True)
-    store.deleter.probe(bucket)
-    old = store.deleter.calls.put(bucket, "k", b"1")
-    until = datetime.now(UTC).replace(microsecond=0) + timedelta(days=2)
-    retention = {"Mode": "GOVERNANCE", "RetainUntilDate": until}
-    store.client.put_object_retention(Bucket=bucket, Key="k", VersionId=old.version_id, Retention=retention)
-    store.deleter.calls.put(bucket, "k", b"2")
-    state = store.deleter.delete_all(bucket, [Delete("k", version_id=old.version_id)]).result(60).state(0)
-
-    assert (state.kind, state.retain_until) == (Kind.FINAL, until)
 
 
 def test_slices_of_a_prefix(store: Store) -> None:

@@ -137,6 +137,55 @@ def test_a_boundary_object_that_is_denied_harms_nobody_else(on: Bench, method: s
     assert (on.boundary, on.left(), on.left(COMPACTIONS)) == (b"3", list(range(1, 11)), [1, 3])
 
 
+@pytest.mark.parametrize("what", ["too long", "without an ETag"])
+def test_b_4_a_boundary_object_that_cannot_be_read_holds_nobody_else(on: Bench, what: str) -> None:
+    """B-4: whoever writes 33 MiB there stops its own namespace, not the bucket."""
+    on.s3.buckets.fill(BUCKET, dict.fromkeys(files(range(1, 4), COMPACTIONS), b"x"))
+    if what == "too long":
+        on.set_boundary(b" " * (33 * 2**20) + b"3")
+
+    def script(request: Recorded) -> Reply | None:
+        page = request.method == "GET" and request.key == BOUNDARY and what != "too long"
+        return Reply(200, b"<html>hello</html>") if page else None
+
+    on.s3.script(script)
+
+    rows = on.settle(asked([5]), asked([1], space=COMPACTIONS))
+
+    assert [outcome(row)[2] for row in rows] == ["boundary-unknown", "pass"]
+    assert (on.left(), on.left(COMPACTIONS), on.counts.failing) == (list(range(1, 11)), [2, 3], {})
+
+
+def page_of(*ids: int, says: str) -> Reply:
+    """Return a page of a listing of these files; `says` is what it tells of those that follow."""
+    listed = "".join(f"<Contents><Key>{key}</Key><Size>1</Size></Contents>" for key in files(ids))
+    body = f"<ListBucketResult><EncodingType>url</EncodingType>{says}{listed}</ListBucketResult>"
+    return Reply(200, body.encode())
+
+
+TRUNCATED = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        page_of(9, 10, says=TRUNCATED),
+        page_of(says=TRUNCATED),
+        page_of(says=""),
+        page_of(says="<IsTruncated>false</IsTruncated><KeyCount>1</KeyCount>"),
+    ],
+    ids=["begins anew", "empty", "does not say", "left out"],
+)
+def test_b_2_a_page_that_cannot_be_relied_on_refuses_nothing(on: Bench, page: Reply) -> None:
+    """B-2: that no file above it is there is nobody's word: the intent waits, and the task ends."""
+    on.s3.script(lambda request: page if "list-type" in request.query else None)
+
+    (row,) = on.settle(asked([10]))
+
+    assert outcome(row) == ("deferred", "", "boundary-unknown")
+    assert (on.boundary, on.left(), on.calls()) == (b"3", list(range(1, 11)), ["list"])
+
+
 @pytest.mark.parametrize("what", ["list", "GET"])
 def test_a_store_that_is_away_holds_its_bucket(on: Bench, what: str) -> None:
     """What is about the bucket opens its circuit: everything of it waits, nothing is raised or deleted."""
@@ -240,7 +289,7 @@ def test_a_dry_run_without_a_store_passes_no_boundary(on: Bench) -> None:
 
 def test_a_boundary_of_which_nobody_was_asked_is_not_raised() -> None:
     """No answer is no pass: the phase does not begin."""
-    begun = execution(files([6]), gate=Gate(boundaries=[BoundaryGuard(MANIFESTS.text, 6)]))
+    begun = execution(files([6]), gate=Gate(unmade=[BoundaryGuard(MANIFESTS.text, 6)]))
     begun.bucket = TaskBucket(BUCKET, bypass=False)
     sender: Any = SimpleNamespace(now=lambda bucket: Now(NOW, NOW))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 from tests.support.chain import Chain
 from tests.support.crashes import markers
 from tests.support.intents import GONE, folded, promised
 from tests.support.s3_recorder import Recorded, S3Recorder
+from tests.support.spark_cluster import BIN, SHORT_LIVED, cluster, submitted
 
 import sexton.streaming_jobs.submit
 from sexton.deploy.local import Installation
@@ -24,10 +22,7 @@ from sexton.streaming_jobs.spark import connector_jars
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
-BIN = Path(pyspark.__file__).with_name("bin")
 NAMES = ["k0", "k1", "k2", "slow"]
-# Six machines of Java start here for a few seconds each.
-SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
 
 
 @pytest.fixture
@@ -39,43 +34,9 @@ def s3(s3: S3Recorder) -> S3Recorder:
 
 @pytest.fixture
 def master(chain: Chain, installation: Installation, tmp_path: Path) -> Iterator[str]:
-    """The URL of a Spark master with two workers on two loopback addresses."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"spark://127.0.0.1:{port}"
-    # The workers hand their environment on to executors: they are where the store's credentials are needed.
-    env = {
-        **installation.environment,
-        **SHORT_LIVED,
-        "SPARK_WORKER_DIR": str(tmp_path / "work"),
-        "SPARK_DAEMON_MEMORY": "256m",
-    }
-    java = "org.apache.spark.deploy"
-    commands = [
-        [f"{java}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"],
-        *[
-            [f"{java}.worker.Worker", "--host", host, "--webui-port", "0", "-c", "2", "-m", "1g", url]
-            for host in ("127.0.0.2", "127.0.0.3")
-        ],
-    ]
-    log = (tmp_path / "spark.log").open("w")
-    started = [
-        subprocess.Popen([BIN / "spark-class", *command], env=env, stdout=log, stderr=log)
-        for command in commands
-    ]
-    try:
-        deadline = time.monotonic() + 60
-        while (tmp_path / "spark.log").read_text().count("Successfully registered with master") < 2:
-            assert time.monotonic() < deadline, (tmp_path / "spark.log").read_text()
-            time.sleep(0.2)
+    """The URL of a Spark master with two workers, which hand the store's credentials on to executors."""
+    with cluster(tmp_path, installation.environment) as url:
         yield url
-    finally:
-        for process in started:
-            process.terminate()
-        for process in started:
-            process.wait(20)
-        log.close()
 
 
 @pytest.mark.faults
@@ -92,29 +53,8 @@ def test_tasks_on_two_workers_delete_once(
             time.sleep(5)
 
     s3.script(slowly)
-    given = {
-        "spark.executor.memory": "512m",
-        "spark.driver.host": "127.0.0.1",
-        "spark.jars": ",".join(map(str, connector_jars(chain.settings.cache_dir))),
-    }
-    options = [part for name, value in given.items() for part in ("--conf", f"{name}={value}")]
-    env = {**installation.environment, "SEXTON_S3_ENDPOINT_URL": s3.url, "PYSPARK_PYTHON": sys.executable}
-
-    done = subprocess.run(
-        [
-            BIN / "spark-submit",
-            "--master",
-            master,
-            *options,
-            str(sexton.streaming_jobs.submit.__file__),
-            "--once",
-        ],
-        env={**os.environ, **env, **SHORT_LIVED},
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
+    env = {**installation.environment, "SEXTON_S3_ENDPOINT_URL": s3.url}
+    done = submitted(master, chain.settings, env)
 
     assert done.returncode == 0, done.stderr[-4000:]
     assert folded(chain, *intents) == [GONE] * 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from tests.conftest import Cli
 from tests.support.chain import Chain
 from tests.support.running import Running, running
 
@@ -108,8 +110,8 @@ def replaced_with_the_sdk(chain: Chain, store: ObjectStore, reaper: Running, ten
     assert reasons(chain)[asked] == ("deleted", "pass")
 
 
-def test_m_1_m_4_m_9_m_15_two_nodes_and_one_commit(chain: Chain, store: ObjectStore) -> None:
-    """M-1, M-3 to M-6, M-9, M-15, M-16: of two that are open one is committed; each deletes its own."""
+def test_m_1_m_9_m_15_two_nodes_and_one_commit(chain: Chain, store: ObjectStore) -> None:
+    """M-1, M-3, M-5, M-6, M-9, M-15, M-16: of two that are open one is committed; each deletes its own."""
     t, below = "moss", "tenants/moss/"
     for key in ("seg.1", "old.1", "seg.2", "seg.3", "24/seg.2"):
         store.put(chain.bucket, below + key, b"x")
@@ -160,6 +162,30 @@ def test_m_1_m_4_m_9_m_15_two_nodes_and_one_commit(chain: Chain, store: ObjectSt
         *(below + key for key in ("anew.4", "index.4", "seg.1")),
     ]
     assert chain.dead_letters() == []
+
+
+def status(cli: Cli, intent: events.DeletionIntent) -> str:
+    """What `sexton intents status` says of an intent."""
+    return str(json.loads(cli("intents", "status", intent.intent_id, "--format", "json").stdout)["state"])
+
+
+def test_m_4_a_deadlist_that_waits_longer_than_every_delay_level(
+    chain: Chain, store: ObjectStore, cli: Cli
+) -> None:
+    """M-4: it is pending, and shown so, while its transaction is open; once that commits it is executed."""
+    key = "tenants/moss/old.0"
+    store.put(chain.bucket, key, b"x")
+    with chain.issuer() as issuer, running(chain, **QUICK) as reaper:
+        issuer.start_transaction("node", "moss", number_place=NumberPlace.LAST)
+        intent = deadlist(chain, "moss", 1, key)
+        chain.emit(intent)
+        attempts = len(QUICK["reaper_defer_delays_s"]) + 2
+        assert waited(chain, reaper, intent, attempts).startswith("transaction-open: ")
+        assert (status(cli, intent), list(store.list_keys(chain.bucket, "tenants/"))) == ("pending", [key])
+
+        issuer.commit_transaction("node", "moss", 1, behind(chain))
+        assert ended(chain, reaper, [intent]) == [("deleted", "pass")]
+    assert (status(cli, intent), list(store.list_keys(chain.bucket, "tenants/"))) == ("deleted", [])
 
 
 def collect(chain: Chain, store: ObjectStore, reports: Path) -> set[tuple[str, str]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import redis
+from tests.support.stacks import Stack
 
 from sexton.deploy.local import Installation
 from sexton.issuer.client import Issuer, Subject
@@ -86,6 +87,12 @@ def log_id(service: Service) -> str:
 def counter(service: Service, name: str) -> float:
     """The value of a metric without labels."""
     return service.metrics.registry.get_sample_value(f"sexton_issuer_{name}_total") or 0.0
+
+
+def sexton(installation: Installation, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run `sexton ARGUMENTS...` in an installation, forked from what has imported it."""
+    assert isinstance(installation.stack, Stack)
+    return installation.stack.forks.run(arguments, {**installation.environment, **env})
 
 
 SERVE = [sys.executable, "-m", "sexton.deploy.main", "issuer", "serve", "--port", "0"]

@@ -31,18 +31,17 @@ class Stack(LocalStack):
 
     @classmethod
     @contextmanager
-    def on(cls, servers: Path, own: Path) -> Iterator[Stack]:
+    def on(cls, servers: Path, own: Path, forks: Forks) -> Iterator[Stack]:
         """A stack in the folder `own` on the servers in `servers`, which are started if nobody did."""
         shared = LocalStack.start(servers, without={"issuer", "topics"})
         made = cls(own, {**os.environ, **shared.env})
         made.servers = shared
         made.directory.mkdir(parents=True)
-        made.forks = Forks(own)
+        made.forks = forks
         try:
             yield made
         finally:
             made.stop()
-            made.forks.close()
 
     @property
     def env(self) -> dict[str, str]:

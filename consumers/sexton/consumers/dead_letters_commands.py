@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -30,7 +30,7 @@ from sexton.consumers.output import Format
 from sexton.consumers.replays import Step, Way, mend, plan
 from sexton.schemas.errors import InvalidEvent, SextonError, UsageError
 from sexton.schemas.events import DeletionIntent
-from sexton.schemas.forms import from_json
+from sexton.schemas.forms import from_json, names_once
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import load
 from sexton.schemas.text import counted, printable
@@ -244,18 +244,11 @@ def _read_mended(file: Path) -> DeletionIntent:
     if len(lines) != 1:
         raise UsageError(f"--mended takes a file with one line, not: {len(lines)}")
     try:
-        plain = json.loads(lines[0].decode("utf-8"), object_pairs_hook=_once)
+        plain = json.loads(lines[0].decode("utf-8"), object_pairs_hook=names_once)
     except (ValueError, RecursionError) as error:
         raise InvalidEvent(f"not JSON in UTF-8: {error}") from error
     defaults = {"intent_id": _new_id(), "emitted_at": datetime.now(UTC), "emitter": _emitter()}
     return from_json(DeletionIntent, plain, defaults=defaults)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise InvalidEvent("a field stands twice")
-    return found
 
 
 def _new_id() -> str:

@@ -67,7 +67,7 @@ NOUNS = (
         "sexton.streaming_jobs.collectors.commands:app",
         "collectors",
         "finding garbage, and asking for its deletion",
-        ("leftovers", "transactions"),
+        ("leftovers", "sequenced", "transactions"),
         java_for="--spark",
     ),
     Noun(

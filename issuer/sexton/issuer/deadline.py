@@ -33,6 +33,10 @@ class Deadline:
         """Return the deadline that many seconds from now."""
         return cls(time.monotonic() + seconds, stopping)
 
+    def within(self, seconds: float) -> Deadline:
+        """Return the deadline that many seconds from now, this one if it is sooner."""
+        return Deadline(min(self.at, time.monotonic() + seconds), self.stopping)
+
     def left(self) -> float:
         """Return the seconds left, never below 0."""
         if self.stopping is not None and self.stopping.is_set():

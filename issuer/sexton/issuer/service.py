@@ -128,7 +128,7 @@ class Service:
         if self.reader.started:
             return
         snapshots = Snapshots(self.settings, self._positions)
-        self.reader.start(snapshots.start(snapshots.facts(deadline), deadline))
+        self.reader.start(deadline, snapshots.start(snapshots.facts(deadline), deadline))
 
     def _watch(self) -> None:
         """Look at what calls need: it can go away, or be changed, while this runs."""

@@ -8,6 +8,7 @@ from sexton.producers._values import check_text
 from sexton.schemas.checks import check_keys
 from sexton.schemas.errors import InvalidEvent, UsageError
 from sexton.schemas.events import NumberPlace
+from sexton.schemas.numbered_names import carries
 from sexton.schemas.tenant_prefix import is_plain
 
 __all__ = ["OwnNames", "check_prefix"]
@@ -58,13 +59,9 @@ class OwnNames:
 
         Where it is rejected, the reaper deletes nothing else in its name.
         """
-        if not key.startswith(self.beginning):
+        if not key.startswith(self.prefix) or key == self.beginning:
             return False
-        below = key.removeprefix(self.beginning)
-        if self.place is NumberPlace.FIRST:
-            return bool(below) and is_plain(below)
-        # Any digits, in any script: who reads them as a number means another transaction.
-        return below.endswith(self.ending) and is_plain(below) and not below.partition("/")[0].isnumeric()
+        return carries(key.removeprefix(self.prefix), self.place, self.number)
 
 
 _PLAIN = "no segment is empty, . or ..; where keys carry the number last none begins with a number"

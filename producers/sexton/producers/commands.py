@@ -27,7 +27,7 @@ from sexton.producers._transport import no_such_topic, where_it_may_be
 from sexton.schemas import records
 from sexton.schemas.errors import InvalidEvent, NoSuchTopic, UsageError
 from sexton.schemas.events import DeletionIntent
-from sexton.schemas.forms import from_json
+from sexton.schemas.forms import from_json, names_once
 from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings, load
 from sexton.schemas.text import counted, printable
@@ -149,17 +149,9 @@ def _read(file: Path, emitter: Emitter) -> list[Prepared]:
 
 def _parse(line: bytes) -> Any:
     try:
-        return json.loads(line.decode("utf-8"), object_pairs_hook=_once, parse_constant=_refuse)
+        return json.loads(line.decode("utf-8"), object_pairs_hook=names_once, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise InvalidEvent(f"not JSON in UTF-8: {error}") from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise InvalidEvent(f"a field stands twice: {next(name for name in names if names.count(name) > 1)}")
-    return found
 
 
 def _refuse(constant: str) -> None:

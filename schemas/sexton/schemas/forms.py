@@ -21,7 +21,7 @@ from sexton.schemas.checks import check_instant
 from sexton.schemas.errors import InvalidEvent
 from sexton.schemas.memo import cache
 
-__all__ = ["NAMESPACE", "from_avro", "from_json", "to_avro", "to_json"]
+__all__ = ["NAMESPACE", "from_avro", "from_json", "names_once", "to_avro", "to_json"]
 
 NAMESPACE = "sexton"
 _Event = TypeVar("_Event")
@@ -44,6 +44,18 @@ def from_avro(cls: type[_Event], plain: Mapping[str, Any]) -> _Event:
     """Return the event that fastavro has read as `plain` with the current reader schema."""
     event: _Event = _avro_record(cls)(plain)
     return event
+
+
+def names_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object's fields, as `object_pairs_hook` of `json.loads`.
+
+    Raises InvalidEvent where a name stands twice: which of them is meant nobody can tell.
+    """
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise InvalidEvent(f"a field stands twice: {next(name for name in names if names.count(name) > 1)}")
+    return found
 
 
 def to_json(value: Any) -> Any:

@@ -38,7 +38,7 @@ from sexton.storage.interface import Deleter
 from sexton.storage.listing import CheckedPage, ListingFault, folders_of, pages_of
 from sexton.storage.objects import ObjectStore
 from sexton.storage.settings import StoreSettings
-from sexton.storage.signing import CredentialsUnavailable
+from sexton.storage.signing import BucketAddress, CredentialsUnavailable
 from sexton.storage.states import BatchResult, Delete, Effect, ErrorClass, KeyState, Kind
 from sexton.storage.wire import check_way
 from sexton.storage.xml_body import MAX_KEY_BYTES, MAX_KEYS, xml_unsafe
@@ -56,6 +56,7 @@ __all__ = [
     "Aliasing",
     "BatchDeleter",
     "BatchResult",
+    "BucketAddress",
     "BucketUnusable",
     "Calls",
     "CheckedPage",

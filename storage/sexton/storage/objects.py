@@ -9,7 +9,7 @@ from sexton.storage.calls import Calls
 from sexton.storage.errors import StoreRefused
 from sexton.storage.exchange import Exchange
 from sexton.storage.settings import StoreSettings
-from sexton.storage.signing import RequestSigner
+from sexton.storage.signing import BucketAddress, RequestSigner
 from sexton.storage.wire import Wire
 
 __all__ = ["ObjectStore"]
@@ -24,9 +24,9 @@ class ObjectStore:
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
-        signer = RequestSigner(settings)
-        self._wire = Wire(settings, signer.ca_bundle)
-        self._calls = Calls(Exchange(signer, self._wire))
+        self._signer = RequestSigner(settings)
+        self._wire = Wire(settings, self._signer.ca_bundle)
+        self._calls = Calls(Exchange(self._signer, self._wire))
 
     def __enter__(self) -> Self:
         return self
@@ -42,6 +42,10 @@ class ObjectStore:
     def calls(self) -> Calls:
         """The same, one request at a time."""
         return self._calls
+
+    def address(self, bucket: str) -> BucketAddress:
+        """Return where requests about the bucket go; raises BucketUnusable, CredentialsUnavailable."""
+        return self._signer.address(bucket)
 
     def create_bucket(self, bucket: str) -> None:
         """Create the bucket; one that is already ours is fine."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from sexton.storage.abilities import Ability
 from sexton.storage.batches import Batches
@@ -100,57 +101,67 @@ def judge_race(puts: Sequence[Put], bodies: Sequence[bytes], seen: Read) -> Find
 
 def _in_turn(probe: Probe) -> Finding | None:
     """Return what one condition after the other shows; None when each was kept, and races may begin."""
-    calls, bucket = probe.calls, probe.bucket
     key, nowhere = f"{probe.prefix}turn", f"{probe.prefix}nowhere"
-    made = probe.ask("put", lambda: calls.put(bucket, key, b"a"))
+    made = probe.ask("put", lambda: probe.calls.put(probe.bucket, key, b"a"))
     if made is None:
         return Finding(Ability.UNKNOWN, probe.why[-1])
     _note(probe, key, Written(made.etag, made.version_id))
     if not made.etag:
         return Finding(Ability.NO, "a put tells no ETag")
-    steps: tuple[tuple[str, str, Callable[[], Put], type[Put]], ...] = (
-        ("If-None-Match where an object is", key, lambda: create_if_absent(calls, bucket, key, b"b"), Lost),
-        ("If-Match", key, lambda: compare_and_put(calls, bucket, key, b"b", made.etag), Written),
-        (
-            "If-Match with an older ETag",
-            key,
-            lambda: compare_and_put(calls, bucket, key, b"c", made.etag),
-            Lost,
-        ),
-        (
-            "If-Match where nothing is",
-            nowhere,
-            lambda: compare_and_put(calls, bucket, nowhere, b"a", made.etag),
-            Lost,
-        ),
-    )
-    for what, at, put, wanted in steps:
-        if (found := _one_put(probe, what, at, put, wanted)) is not None:
+    for step in _steps(probe, key, nowhere, made.etag):
+        if (found := _one_put(probe, step)) is not None:
             return found
-    stands = probe.ask("get", lambda: read_if_changed(calls, bucket, key, made.etag))
+    return _what_stands(probe, key, nowhere, made.etag)
+
+
+class _Step(NamedTuple):
+    """One conditional put, and what it has to come to; `what` names the condition."""
+
+    what: str
+    key: str
+    put: Callable[[], Put]
+    wanted: type[Put]
+
+
+def _steps(probe: Probe, key: str, nowhere: str, etag: str) -> list[_Step]:
+    create = partial(create_if_absent, probe.calls, probe.bucket)
+    replace = partial(compare_and_put, probe.calls, probe.bucket)
+    return [
+        _Step("If-None-Match where an object is", key, partial(create, key, b"b"), Lost),
+        _Step("If-Match", key, partial(replace, key, b"b", etag), Written),
+        _Step("If-Match with an older ETag", key, partial(replace, key, b"c", etag), Lost),
+        _Step("If-Match where nothing is", nowhere, partial(replace, nowhere, b"a", etag), Lost),
+    ]
+
+
+def _one_put(probe: Probe, step: _Step) -> Finding | None:
+    try:
+        told = step.put()
+    except StoreRefused as refused:
+        if is_about_more(refused):
+            raise
+        # A plain put was taken just now: it is the condition that this store does not take.
+        not_taken = refused.status in NOT_TAKEN
+        return Finding(Ability.NO if not_taken else Ability.UNKNOWN, f"{step.what}: {refused.code}")
+    _note(probe, step.key, told)
+    if isinstance(told, FateUnknown):
+        return Finding(Ability.UNKNOWN, f"{step.what}: a put of unknown fate: {told.state}")
+    if isinstance(told, step.wanted):
+        return None
+    written = "written" if isinstance(told, Written) else "not written"
+    return Finding(Ability.NO, f"{step.what}: {written}")
+
+
+def _what_stands(probe: Probe, key: str, nowhere: str, etag: str) -> Finding | None:
+    """Return None where the one put that was to be kept stands there, and nothing where none was."""
+    calls, bucket = probe.calls, probe.bucket
+    stands = probe.ask("get", lambda: read_if_changed(calls, bucket, key, etag))
     missing = probe.ask("get", lambda: read_if_changed(calls, bucket, nowhere))
     if stands is None or missing is None:
         return Finding(Ability.UNKNOWN, probe.why[-1])
     if not isinstance(stands, Found) or stands.body != b"b" or not isinstance(missing, Absent):
         return Finding(Ability.NO, "what stands there is not what the puts were said to have done")
     return None
-
-
-def _one_put(probe: Probe, what: str, key: str, put: Callable[[], Put], wanted: type[Put]) -> Finding | None:
-    try:
-        told = put()
-    except StoreRefused as refused:
-        if is_about_more(refused):
-            raise
-        # A plain put was taken just now: it is the condition that this store does not take.
-        not_taken = refused.status in NOT_TAKEN
-        return Finding(Ability.NO if not_taken else Ability.UNKNOWN, f"{what}: {refused.code}")
-    _note(probe, key, told)
-    if isinstance(told, FateUnknown):
-        return Finding(Ability.UNKNOWN, f"{what}: a put of unknown fate: {told.state}")
-    if isinstance(told, wanted):
-        return None
-    return Finding(Ability.NO, f"{what}: {'written' if isinstance(told, Written) else 'not written'}")
 
 
 def _rounds(probe: Probe) -> Finding:

@@ -22,7 +22,7 @@ import botocore.session
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ParamValidationError
+from botocore.exceptions import BotoCoreError, NoCredentialsError, ParamValidationError
 from botocore.loaders import Loader, create_loader
 
 from sexton.schemas.checks import DIRECTORY_BUCKET, is_directory_bucket
@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 _SCOPE = re.compile(r"AWS4-HMAC-SHA256 Credential=[^,]+/\d{8}/([^/]+)/([^/]+)/aws4_request")
+_NO_CREDENTIALS = "no AWS credentials can be found"
 _CREDENTIALS_HINT = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or any other source that AWS tools know"
 CREDENTIAL_CODES = ("ExpiredToken", "InvalidToken", "InvalidAccessKeyId", "TokenRefreshRequired")
 """Codes by which a store says that these credentials are no longer, or not, good."""
@@ -155,7 +156,7 @@ class RequestSigner:
                 f"no valid AWS credentials: {error}", hint=_CREDENTIALS_HINT
             ) from error
         if frozen is None:
-            raise CredentialsUnavailable("no AWS credentials can be found", hint=_CREDENTIALS_HINT)
+            raise CredentialsUnavailable(_NO_CREDENTIALS, hint=_CREDENTIALS_HINT)
         path = address.path + ("/" + quote(key, safe="/~") if key or not address.path else "")
         pairs = "&".join(
             sorted(
@@ -202,6 +203,8 @@ class RequestSigner:
     def _check_client(self, region: str) -> None:
         try:
             self._led_to("sexton", region)
+        except NoCredentialsError as error:
+            raise CredentialsUnavailable(_NO_CREDENTIALS, hint=_CREDENTIALS_HINT) from error
         except Exception as error:
             raise CredentialsUnavailable(
                 f"the addresses of buckets cannot be determined: {error}", hint=_CREDENTIALS_HINT

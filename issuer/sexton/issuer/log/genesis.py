@@ -74,7 +74,7 @@ def await_topics(positions: Positions, deadline: Deadline) -> None:
 
     Raises WrongTopic when one is still missing, KafkaUnavailable.
     """
-    patience = Deadline.after(min(5.0, deadline.left()))
+    patience = deadline.within(5.0)
     while True:
         try:
             positions.describe(deadline)

@@ -24,7 +24,7 @@ from sexton.issuer.snapshots.store import Snapshots
 from sexton.issuer.state.fold import State, Void, apply
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
-from sexton.schemas.errors import LogBroken, UndecodableRecord
+from sexton.schemas.errors import KafkaUnavailable, LogBroken, UndecodableRecord
 from sexton.schemas.kafka.reader import CUT_OFF, Reader
 from sexton.schemas.settings import Settings
 
@@ -80,8 +80,13 @@ class LogReader:
         self._reader = _reader(settings)
         self._thread = threading.Thread(target=self._run, name="sexton-fold", daemon=True)
 
-    def start(self, state: State | None = None) -> None:
-        """Start to read: the log from its beginning, or what comes after a snapshot's state."""
+    def start(self, deadline: Deadline, state: State | None = None) -> None:
+        """Start to read: the log from its beginning, or what comes after a snapshot's state.
+
+        Raises KafkaUnavailable when the brokers do not say in time where the log is; it can be asked again.
+        """
+        # A client that was not asked looks for a partition's leader once a second only.
+        self._reader.partitions(deadline.require("the leader of the generations log"))
         with self._changed:
             self._state = self._state if state is None else state
             self._changed.notify_all()
@@ -209,5 +214,9 @@ def open_reader(settings: Settings, positions: Positions, deadline: Deadline) ->
     snapshots = Snapshots(settings, positions)
     state = snapshots.start(snapshots.facts(deadline), deadline)
     reader = LogReader(settings)
-    reader.start(state)
+    try:
+        reader.start(deadline, state)
+    except KafkaUnavailable:
+        reader.stop()
+        raise
     return reader

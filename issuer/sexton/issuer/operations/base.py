@@ -309,7 +309,8 @@ class Change(Changing[A]):
         return answer
 
     def _append(self, desk: Desk, request_id: str, binding: Request, deadline: Deadline) -> Done:
-        is_ours, patience = False, Deadline.after(min(_PATIENCE_S, deadline.left()), deadline.stopping)
+        is_ours = False
+        patience: Deadline | None = None
         while True:
             # Read before the event is appended: later ones would cover what was written when a successor
             # might have read the index already.
@@ -325,6 +326,7 @@ class Change(Changing[A]):
             if isinstance(event, Done):
                 return event
             if isinstance(event, Wait):
+                patience = patience or deadline.within(_PATIENCE_S)
                 time.sleep(min(_PAUSE_S, patience.require(event.why)))
                 continue
             # What has not been read back as valid did not happen; a void event is made anew from what the

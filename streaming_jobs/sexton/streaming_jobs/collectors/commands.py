@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import inspect
 import signal
 import sys
 import threading
@@ -18,11 +18,12 @@ from sexton.schemas.reporting import report_error
 from sexton.schemas.settings import load
 from sexton.streaming_jobs.collectors.decision import Options
 from sexton.streaming_jobs.collectors.driver import Driver
+from sexton.streaming_jobs.collectors.durations import seconds
 from sexton.streaming_jobs.collectors.progress import Progress
 from sexton.streaming_jobs.collectors.registry import ROOMS
 from sexton.streaming_jobs.collectors.report import Report, ReportState, table, to_lines
 from sexton.streaming_jobs.collectors.reports import LONGEST_EXPIRY_S
-from sexton.streaming_jobs.collectors.room import Room, Scope, Sources
+from sexton.streaming_jobs.collectors.room import Room, RoomOption, Scope, Sources
 from sexton.streaming_jobs.collectors.walk import Stopped
 
 __all__ = ["app", "seconds"]
@@ -35,7 +36,6 @@ Examples:
   sexton collect {name} --bucket b --prefix {prefix} --emit --approve R
   sexton collect {name} --bucket b --prefix {prefix} --emit --every 1h
 """
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Format(StrEnum):
@@ -43,14 +43,6 @@ class Format(StrEnum):
 
     TEXT = "text"
     JSON = "json"
-
-
-def seconds(text: str) -> float:
-    """Return the seconds of a duration such as `90s`, `10m`, `24h` or `7d`; raises UsageError."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text)
-    if found is None or float(found[1]) <= 0:
-        raise UsageError(f"not a duration: {text!r}", hint="such as 90s, 10m, 24h, 7d")
-    return float(found[1]) * _UNITS[found[2]]
 
 
 def _command_of(room: Room) -> Callable[..., None]:
@@ -70,6 +62,7 @@ def _command_of(room: Room) -> Callable[..., None]:
         ] = "24h",
         spark: Annotated[bool, typer.Option("--spark", help="list on Spark, in parallel")] = False,
         form: Annotated[Format, typer.Option("--format", help="text or json")] = Format.TEXT,
+        **own: str,
     ) -> None:
         expires_in_s = seconds(expires_in)
         if expires_in_s > LONGEST_EXPIRY_S:
@@ -77,7 +70,8 @@ def _command_of(room: Room) -> Callable[..., None]:
         if approve is not None and (not emit or every is not None):
             raise UsageError("--approve goes with --emit, and without --every")
         options = Options(Scope(bucket, prefix), emit, max_share, expires_in_s, spark)
-        code = run_collector(room, options, approve, None if every is None else seconds(every), form)
+        asked = room.configured({each.name: own[_variable(each)] for each in room.options})
+        code = run_collector(asked, options, approve, None if every is None else seconds(every), form)
         if code:
             raise typer.Exit(code)
 
@@ -85,11 +79,35 @@ def _command_of(room: Room) -> Callable[..., None]:
     collect.__annotations__["prefix"] = Annotated[
         str, typer.Option(help=room.prefix_help, show_default=False)
     ]
+    _add_own(collect, room)
     collect.__doc__ = f"""Find {room.summary}; report it, and with --emit ask for its deletion.
 
     Nothing is deleted here: intents go through the judge, as everybody's do, and expire.
     """
     return collect
+
+
+def _add_own(collect: Callable[..., None], room: Room) -> None:
+    """Put the room's own options in the place of the keywords that stand for them."""
+    own = [
+        inspect.Parameter(
+            _variable(each),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=each.default,
+            annotation=Annotated[str, typer.Option(f"--{each.name}", help=each.help)],
+        )
+        for each in room.options
+    ]
+    signature = inspect.signature(collect, eval_str=True)
+    others = [
+        each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    collect.__annotations__ |= {each.name: each.annotation for each in own}
+    collect.__dict__["__signature__"] = signature.replace(parameters=[*others, *own])
+
+
+def _variable(option: RoomOption) -> str:
+    return option.name.replace("-", "_")
 
 
 for _room in ROOMS.values():
@@ -124,7 +142,7 @@ def run_collector(
 
 
 def _repeat(driver: Driver, every_s: float, stop: threading.Event, progress: Progress, form: Format) -> None:
-    runs = failed = refused = 0
+    runs = failed = in_a_row = refused = 0
     while not stop.is_set():
         began = time.monotonic()
         try:
@@ -135,12 +153,13 @@ def _repeat(driver: Driver, every_s: float, stop: threading.Event, progress: Pro
             # One run that fails does not end the others: it has left a report, and is counted.
             progress.end()
             report_error(error)
-            failed += 1
+            failed, in_a_row = failed + 1, in_a_row + 1
         else:
             _tell(report, form)
+            in_a_row = 0
             refused += report.state is ReportState.REFUSED
         runs += 1
-        progress.note("run", runs=runs, failed=failed, refused=refused)
+        progress.note("run", runs=runs, failed=failed, failed_in_a_row=in_a_row, refused=refused)
         stop.wait(max(0.0, every_s - (time.monotonic() - began)))
     progress.note("stopped", runs=runs, failed=failed, refused=refused)
 

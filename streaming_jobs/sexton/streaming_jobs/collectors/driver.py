@@ -115,13 +115,15 @@ class Driver:
         if not walk.walked.objects or walk.walked.listed_at is None:
             raise EmptyListing(f"the listing is empty: {self._scope.text}")
         listed_at = walk.walked.listed_at
-        found = self._room.decide(walk.plan, self._scope, walk.parts)
-        gone = self._room.gone(walk.plan, self._scope, walk.parts)
+        # Not before all is listed: what keeps an object has to be as new as the sight of it.
+        plan = self._room.complete(walk.plan, self._scope, walk.parts, self._sources, listed_at)
+        found = self._room.decide(plan, self._scope, walk.parts)
+        gone = self._room.gone(plan, self._scope, walk.parts)
         expires_at = listed_at + timedelta(seconds=self._options.expires_in_s)
         findings = self._findings(found, listed_at, expires_at)
         findings += [
             Finding(each.cause, "", each.tenant, each.detail, 0, 0, FindingState.NOT_RESOLVABLE)
-            for each in walk.plan.unresolved
+            for each in plan.unresolved
         ]
         findings += [self._nothing_left(each) for each in gone]
         garbage = garbage_of(found)

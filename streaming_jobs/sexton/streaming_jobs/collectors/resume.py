@@ -46,8 +46,10 @@ class _Head:
 
 
 def binding_of(room: Room, scope: Scope, endpoint: str | None) -> str:
-    """Return what a kept state has to be of: the collector, the scope, the store."""
-    named = json.dumps([_VERSION, room.name, scope.bucket, scope.prefix, endpoint])
+    """Return what a kept state has to be of: the collector with its options, the scope, the store."""
+    named = json.dumps(
+        [_VERSION, room.name, sorted(room.given.items()), scope.bucket, scope.prefix, endpoint]
+    )
     return hashlib.sha256(named.encode()).hexdigest()
 
 

@@ -1,15 +1,16 @@
 """What a collector's room has to have, and the values that the driver and the rooms hand to each other.
 
-A run has four steps, and only the second sees single objects: `plan` asks what has to be known first, a fold
-of the plan turns listed objects into parts, `sift` keeps those that may be garbage, `decide` says what is.
+A run has five steps, and only the second sees single objects: `plan` asks what has to be known first, a fold
+of the plan turns listed objects into parts, `sift` keeps those that may be garbage, `complete` asks what must
+not be older than the listing, `decide` says what is garbage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from sexton.issuer.api import Issuer
 from sexton.schemas.actions import Action
@@ -19,7 +20,20 @@ from sexton.schemas.settings import Settings
 from sexton.schemas.vetoes import Veto
 from sexton.storage import Listed, ObjectStore
 
-__all__ = ["Body", "Fold", "Found", "Gone", "Part", "Plan", "Room", "Scope", "Sources", "Unresolved"]
+__all__ = [
+    "Body",
+    "Fold",
+    "Found",
+    "Gone",
+    "Part",
+    "PlainRoom",
+    "Plan",
+    "Room",
+    "RoomOption",
+    "Scope",
+    "Sources",
+    "Unresolved",
+]
 
 Part = Any
 """What a fold has made of some objects: a frozen dataclass of the room's that JSON can hold."""
@@ -108,6 +122,15 @@ class Unresolved:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class RoomOption:
+    """An option that one collector alone has: `--name VALUE`."""
+
+    name: str
+    help: str
+    default: str
+
+
 class Fold(Protocol):
     """Turns listed objects, in their order, into parts; those of several folds of one listing add up."""
 
@@ -130,7 +153,7 @@ class Plan(Protocol):
 
 
 class Room(Protocol):
-    """A collector; `prefix_help` says what its `--prefix` is."""
+    """A collector; `prefix_help` says what its `--prefix` is, `given` has the values of its own options."""
 
     name: str
     summary: str
@@ -138,6 +161,11 @@ class Room(Protocol):
     prefix_example: str
     plan_type: type[Any]
     part_type: type[Any]
+    options: Sequence[RoomOption]
+    given: Mapping[str, str]
+
+    def configured(self, given: Mapping[str, str]) -> Room:
+        """Return the collector with values of its own options; raises UsageError."""
 
     def listed(self, scope: Scope) -> str:
         """Return the prefix that is listed; raises UsageError for a scope that is none of this collector."""
@@ -148,8 +176,34 @@ class Room(Protocol):
     def sift(self, parts: Sequence[Part], sources: Sources) -> list[Part]:
         """Ask about parts in bulk and return those that may be garbage; the others are forgotten."""
 
+    def complete(
+        self, plan: Any, scope: Scope, parts: Sequence[Part], sources: Sources, listed_at: datetime
+    ) -> Plan:
+        """Return the plan with what has to be asked once all is listed; `listed_at` is the oldest Date."""
+
     def decide(self, plan: Any, scope: Scope, parts: Sequence[Part]) -> list[Found]:
         """Return the garbage among sifted parts; pure."""
 
     def gone(self, plan: Any, scope: Scope, parts: Sequence[Part]) -> list[Gone]:
         """Return what of the plan is proven to be gone, as none of the sifted parts is of it; pure."""
+
+
+class PlainRoom:
+    """What a room is that has no options of its own, asks all before it lists, and proves nothing gone."""
+
+    options: Sequence[RoomOption] = ()
+    given: Mapping[str, str] = {}
+
+    def configured(self, given: Mapping[str, str]) -> Self:
+        """Return the room itself."""
+        return self
+
+    def complete(
+        self, plan: Any, scope: Scope, parts: Sequence[Part], sources: Sources, listed_at: datetime
+    ) -> Any:
+        """Return the plan as it is."""
+        return plan
+
+    def gone(self, plan: Any, scope: Scope, parts: Sequence[Part]) -> list[Gone]:
+        """Return nothing."""
+        return []

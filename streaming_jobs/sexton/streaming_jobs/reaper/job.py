@@ -21,6 +21,7 @@ from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.batch import MicroBatches
 from sexton.streaming_jobs.reaper.deferred.consumer import DeferredConsumer
 from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue, Place, waiting_text
+from sexton.streaming_jobs.reaper.executors import check_executors
 from sexton.streaming_jobs.reaper.faults import QueryFailed, fault_of, query_failed
 from sexton.streaming_jobs.reaper.preflight import (
     bind_checkpoint,
@@ -60,11 +61,13 @@ class Reaper:
         """Work until stopped.
 
         Raises the fault that ended the query: EnvironmentFault when nothing advanced and a new try may help
-        (LockLost among them), CheckpointLocked, CheckpointRefused and TopicsUnsafe before anything is read.
+        (LockLost among them), CheckpointLocked, CheckpointRefused, TopicsUnsafe and ExecutorsUnfit before
+        anything is read.
         """
         path = checkpoint_of(self.settings)
         cluster = Cluster(self.settings)
         binding = check_topics(self.settings, cluster, self.progress.note)
+        check_executors(self.spark, self.settings)
         checkpoint = Checkpoint(self.spark, path, binding.topic)
         lock = CheckpointLock(self.settings, checkpoint.identity())
         lock.acquire()

@@ -20,7 +20,7 @@ from sexton.schemas.guards import Guard, PromiseGuard
 from sexton.schemas.vetoes import ExpiresAt, Veto
 from sexton.storage import Listed
 from sexton.streaming_jobs.collectors.leftovers.promises import find_promises
-from sexton.streaming_jobs.collectors.room import Body, Found, Gone, Scope, Sources, Unresolved
+from sexton.streaming_jobs.collectors.room import Body, Found, Gone, PlainRoom, Scope, Sources, Unresolved
 
 __all__ = ["ROOM", "Counted", "Leftovers", "LeftoversPlan", "Promise"]
 
@@ -115,7 +115,7 @@ def segment_of(key: str, prefix: str) -> str | None:
     return segment if slash and segment else None
 
 
-class Leftovers:
+class Leftovers(PlainRoom):
     """The room."""
 
     name = "leftovers"

@@ -20,7 +20,7 @@ from sexton.schemas.events import NumberPlace
 from sexton.schemas.guards import TransactionGuard, TransactionState
 from sexton.schemas.tenant_prefix import TenantPrefix
 from sexton.storage import Listed
-from sexton.streaming_jobs.collectors.room import Body, Found, Gone, Scope, Sources, Unresolved
+from sexton.streaming_jobs.collectors.room import Body, Found, Gone, PlainRoom, Scope, Sources, Unresolved
 
 __all__ = ["ROOM", "Counted", "Rejected", "Transactions", "TransactionsPlan"]
 
@@ -115,7 +115,7 @@ class TransactionsFold:
             at = key.find("/", at + 1)
 
 
-class Transactions:
+class Transactions(PlainRoom):
     """The room."""
 
     name = "transactions"

@@ -15,41 +15,51 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sexton.schemas.errors import EnvironmentFault, InvalidFormat
 from sexton.schemas.events import BoundaryGuard, OutcomeKind
-from sexton.schemas.sequenced import Namespace, boundary_text, parse_boundary
+from sexton.schemas.sequenced import MAX_BOUNDARY, Namespace, boundary_text, parse_boundary
 from sexton.storage import (
     Ability,
     Absent,
     Found,
+    Kind,
+    ListingFault,
+    NoReply,
     StoreRefused,
     Written,
     compare_and_put,
     create_if_absent,
     read_if_changed,
 )
+from sexton.storage.listing import checked
 from sexton.storage.probing import is_about_more
 from sexton.streaming_jobs.reaper.execute.paced import PacedDeleter
+from sexton.streaming_jobs.reaper.execute.verification import state_of
 from sexton.streaming_jobs.reaper.vetoes import Stop, Wait
 
-__all__ = ["SET_BACK", "Advanced", "advance", "newest_refusals", "set_back"]
+__all__ = ["Advanced", "advance", "decide", "newest_refusals", "set_back"]
 
-SET_BACK = frozenset(["boundary-unreadable", "boundary-vanished", "boundary-lowered"])
+_SET_BACK = frozenset(["boundary-unreadable", "boundary-vanished", "boundary-lowered"])
 """Reasons of waiting for a person: somebody else has written or deleted the boundary object."""
 
 _MOST_TRIES = 8  # of a write that others were ahead of, or whose fate nobody knows
-_FEW = 10  # of a listing that is to show one file above those that go
-
-Told = Mapping[BoundaryGuard, Stop | Wait | None]
+_FEW, _PAGE = 10, 1000  # keys of a listing that is to show one file above those that go, and of the next ones
 
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
     """What became of each guard: it holds (None), never will, or nobody can tell now; and writes tried."""
 
-    told: Told
+    told: Mapping[Any, Stop | Wait | None]
     writes: int = 0
+
+    @property
+    def set_back(self) -> Mapping[str, str]:
+        """The namespaces whose boundary waits for a person."""
+        waits = ((guard, said) for guard, said in self.told.items() if isinstance(said, Wait))
+        return {guard.namespace: said.detail for guard, said in waits if said.reason in _SET_BACK}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +71,7 @@ class _Stands:
 
 
 def advance(
-    store: PacedDeleter, bucket: str, guards: Collection[BoundaryGuard], *, dry: bool = False
+    store: PacedDeleter, bucket: str, guards: Collection[BoundaryGuard], dry: bool = False
 ) -> Advanced:
     """Make guards of one namespace true, as far as they may be; a dry run only looks.
 
@@ -71,6 +81,8 @@ def advance(
     """
     try:
         return _advance(store, bucket, guards, dry=dry)
+    except ListingFault as fault:
+        return Advanced(dict.fromkeys(guards, Wait("boundary-unknown", str(fault))))
     except (StoreRefused, EnvironmentFault) as error:
         if not dry and (not isinstance(error, StoreRefused) or is_about_more(error)):
             raise
@@ -127,14 +139,17 @@ def _newest(
 
 
 def _ids_after(
-    store: PacedDeleter, bucket: str, space: Namespace, id: int, limit: int = 1000
+    store: PacedDeleter, bucket: str, space: Namespace, id: int, limit: int = _PAGE
 ) -> Iterator[int]:
+    """Yield the ids of the files above one; raises ListingFault rather than say that no more follow."""
     after: str | None = space.key(id)
-    while after is not None:
+    while after is not None and after < space.key(MAX_BOUNDARY):
         page = store.calls.list_slice(bucket, space.folder, after, limit)
         found = (space.id_of(listed.key) for listed in page.objects if listed.exact)
         yield from (each for each in found if each is not None and each > id)
-        after = page.after
+        # A file that is shown is there, whatever the rest is. That none is refuses an intent for good: a page
+        # that leaves some out, or begins anew and would be asked for without end, does not say it.
+        after, limit = checked(page, space.folder, after).after, _PAGE
 
 
 # -- the store
@@ -164,25 +179,42 @@ def set_back(guard: BoundaryGuard, value: int, *, exists: bool) -> Wait | None:
     return Wait("boundary-lowered", f"{seen}, and is {value}")
 
 
+def decide(
+    guards: Collection[BoundaryGuard], value: int, *, exists: bool
+) -> tuple[dict[BoundaryGuard, Stop | Wait | None], int | None]:
+    """Return what each guard comes to with the boundary that stands, and what has to be written for that.
+
+    None is to be written where it is high enough, and where one of them knows that it was set back: ids are
+    alive again which were dead, and nobody writes on top of that.
+    """
+    target = max(guard.id for guard in guards)
+    alarms = {guard: set_back(guard, value, exists=exists) for guard in guards}
+    told: dict[BoundaryGuard, Stop | Wait | None] = dict(alarms)
+    if target <= value:
+        return told, None
+    if alarm := next(filter(None, alarms.values()), None):
+        return told | dict.fromkeys((guard for guard in guards if guard.id > value), alarm), None
+    return told, target
+
+
 def _raise(
     store: PacedDeleter, bucket: str, space: Namespace, guards: Collection[BoundaryGuard], *, dry: bool
 ) -> Advanced:
     """Raise the boundary to the highest of the guards unless it is there; never lower it."""
-    target = max(guard.id for guard in guards)
     for writes in range(_MOST_TRIES):
         try:
             stands = _read(store, bucket, space)
         except InvalidFormat as error:
             why = Wait("boundary-unreadable", f"{space.boundary_key!r}: {error}")
             return Advanced(dict.fromkeys(guards, why), writes)
-        exists = stands.etag is not None
-        told = {guard: set_back(guard, stands.value, exists=exists) for guard in guards}
-        if target <= stands.value or dry:
+        except NoReply as error:
+            if state_of(error).kind is Kind.ENVIRONMENT:
+                raise
+            # What cannot be read of one object (a body that is too long) is no fault of its bucket.
+            return Advanced(dict.fromkeys(guards, Wait("boundary-unknown", str(error))), writes)
+        told, target = decide(guards, stands.value, exists=stands.etag is not None)
+        if target is None or dry:
             return Advanced(told, writes)
-        if alarm := next(filter(None, told.values()), None):
-            # One of them knows that ids are alive again which were dead: nobody writes on top of that.
-            missing = {guard: alarm for guard in guards if guard.id > stands.value}
-            return Advanced({**told, **missing}, writes)
         if _put(store, bucket, space, stands, target):
             return Advanced(told, writes + 1)
         # Others were ahead, or nobody knows: what stands there now decides.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sexton.schemas.actions import DeleteObjects, DeletePrefix
 from sexton.schemas.errors import EnvironmentFault
-from sexton.schemas.guards import BoundaryGuard
+from sexton.schemas.guards import Guard
 from sexton.storage import Deleter
 from sexton.streaming_jobs.reaper.broken import Broken, alone
 from sexton.streaming_jobs.reaper.execute.bucket import Bucket
@@ -37,8 +37,8 @@ class Execution(ABC):
     `requests` are the numbers of those that carried something of it. `overdue`: past the age limit, so that
     what its bucket holds is decided now. `held` is set when its bucket was closed before anything was queued.
     `gate` is what is asked before each of its phases, None for nothing; `gated` is why the next one may not
-    begin, with Wait not yet, with Stop never. `boundaries` says of each boundary guard that was to be made
-    true whether it is. `bucket` is there once the stage has taken it in. `broken` says
+    begin, with Wait not yet, with Stop never. `made` says of each guard that was to be made true
+    whether it is. `bucket` is there once the stage has taken it in. `broken` says
     that the stage failed for it: nothing more of it is sent, and what was queued may have gone.
     """
 
@@ -50,7 +50,7 @@ class Execution(ABC):
     requests: list[int] = field(default_factory=list)
     gate: Gate | None = None
     gated: Stop | Wait | None = None
-    boundaries: dict[BoundaryGuard, Stop | Wait | None] = field(default_factory=dict)
+    made: dict[Guard, Stop | Wait | None] = field(default_factory=dict)
     _asked: Mapping[int, Any] | None = None
     bucket: Bucket = field(init=False)
 
@@ -102,7 +102,7 @@ class Execution(ABC):
             return True
         said = self._said(gate, phase, sender, resumes_at)
         if said is None or isinstance(said, First):
-            said = self._below_boundaries(gate) or said
+            said = self._not_made(gate) or said
         if isinstance(said, First):
             said = self.delete_first(said.key)
         self.gated = said
@@ -110,15 +110,15 @@ class Execution(ABC):
             self.held = ItemOutcome(None, said.reason, said.detail)
         return said is None
 
-    def boundaries_to_raise(self, sender: Sender) -> Sequence[BoundaryGuard]:
-        """Return the boundary guards that are to be made true now: nothing else keeps the next phase back.
+    def to_make(self, sender: Sender) -> Sequence[Guard]:
+        """Return the guards that are to be made true now: nothing else keeps the next phase back.
 
-        Each is asked about once in a task. A veto that stops the intent, or what it waits for, raises none.
+        Each once in a task. Where a veto stops the intent, or it waits for something, none is.
         """
         gate, phase = self.gate, self.next_phase
         if gate is None or phase is None or self.bucket.is_open:
             return ()
-        new = [guard for guard in gate.boundaries if guard not in self.boundaries]
+        new = [guard for guard in gate.unmade if guard not in self.made]
         said = self._said(gate, phase, sender, None) if new else None
         return () if isinstance(said, Stop | Wait) else new
 
@@ -132,10 +132,10 @@ class Execution(ABC):
             return Wait("veto-unknown", f"{key!r} is being deleted")
         return said
 
-    def _below_boundaries(self, gate: Gate) -> Stop | Wait | None:
-        """Return why not all boundaries are as high as the guards say; what nobody has told is not."""
+    def _not_made(self, gate: Gate) -> Stop | Wait | None:
+        """Return why not all of these guards hold; one of which nobody has told does not."""
         unknown = Wait("boundary-unknown", "the store could not be asked")
-        told = (self.boundaries.get(guard, unknown) for guard in gate.boundaries)
+        told = (self.made.get(guard, unknown) for guard in gate.unmade)
         return next((said for said in told if said is not None), None)
 
     def delete_first(self, key: str) -> Wait | None:

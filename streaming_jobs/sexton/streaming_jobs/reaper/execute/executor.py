@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from sexton.schemas.events import BoundaryGuard
+from sexton.schemas.guards import Guard
 from sexton.storage import Deleter
-from sexton.streaming_jobs.reaper.execute.boundaries import SET_BACK, Advanced, advance
+from sexton.streaming_jobs.reaper.execute.boundaries import Advanced
 from sexton.streaming_jobs.reaper.execute.bucket import Bucket
 from sexton.streaming_jobs.reaper.execute.execution import Execution
 from sexton.streaming_jobs.reaper.execute.outcomes import ItemOutcome
@@ -27,7 +27,7 @@ from sexton.streaming_jobs.reaper.execute.paced import OnePacer, Pacer
 from sexton.streaming_jobs.reaper.execute.replies import Limits, Replies
 from sexton.streaming_jobs.reaper.execute.result import Result
 from sexton.streaming_jobs.reaper.execute.sender import Sender
-from sexton.streaming_jobs.reaper.vetoes import Wait
+from sexton.streaming_jobs.reaper.guards import ROOMS as GUARDS
 
 __all__ = ["Executor", "Limits", "Pacer"]
 
@@ -87,7 +87,7 @@ class Executor:
                 # Not before here: a later phase that overtakes an earlier one would leave a commit object
                 # that names data which is gone.
                 self._ask(self.sender.later)
-                self._raise_boundaries(self.sender.later)
+                self._make_true(self.sender.later)
                 self.sender.later = [each for each in self.sender.later if self._proceed(each)]
                 self.sender.settle()
             # Prefixes last: a key that is also named has gone by then, under its own condition and phase.
@@ -107,31 +107,32 @@ class Executor:
             execution.attempt(partial(execution.ask, self.sender), None)
         self.sender.drain()
 
-    def _raise_boundaries(self, executions: Iterable[Execution]) -> None:
-        """Have boundaries raised, each once for all its intents, before anything of them is sent."""
-        guarded: dict[tuple[str, bool, str], list[tuple[Execution, BoundaryGuard]]] = defaultdict(list)
-        none: Sequence[BoundaryGuard] = ()
+    def _make_true(self, executions: Iterable[Execution]) -> None:
+        """Have guards made true, those that write the same at once, before anything of theirs is sent."""
+        same: dict[tuple[str, bool, tuple[str, ...]], list[tuple[Execution, Guard]]] = defaultdict(list)
+        none: Sequence[Guard] = ()
         for execution in executions:
-            for guard in execution.attempt(partial(execution.boundaries_to_raise, self.sender), none):
+            for guard in execution.attempt(partial(execution.to_make, self.sender), none):
                 bucket = execution.bucket
-                guarded[bucket.name, bucket.bypass, guard.namespace].append((execution, guard))
-        for asked in guarded.values():
-            self._raise_boundary(asked)
+                same[bucket.name, bucket.bypass, tuple(guard.writes)].append((execution, guard))
+        for asked in same.values():
+            self._make_one_true(asked)
         self.sender.drain()
 
-    def _raise_boundary(self, asked: Sequence[tuple[Execution, BoundaryGuard]]) -> None:
+    def _make_one_true(self, asked: Sequence[tuple[Execution, Guard]]) -> None:
         sender, bucket = self.sender, asked[0][0].bucket
         guards = {guard for _, guard in asked}
+        make_true = GUARDS[type(asked[0][1])].make_true
+        assert make_true is not None
 
         def told(bucket: Bucket, found: Advanced) -> None:
             self.advances += found.writes
+            self.set_back |= {f"{bucket.name}/{name}": why for name, why in found.set_back.items()}
             for execution, guard in asked:
-                execution.boundaries[guard] = said = found.told[guard]
-                if isinstance(said, Wait) and said.reason in SET_BACK:
-                    self.set_back[f"{bucket.name}/{guard.namespace}"] = said.detail
+                execution.made[guard] = found.told[guard]
 
-        paced = sender.paced(bucket.name)
-        sender.job(bucket, lambda: advance(paced, bucket.name, guards, dry=self.dry), told)
+        work = partial(make_true, sender.paced(bucket.name), bucket.name, guards, self.dry)
+        sender.job(bucket, work, told)
 
     def result(self, execution: Execution) -> Result:
         """Return what became of an intent, after `finish`."""

@@ -1,4 +1,4 @@
-"""What is asked before the first request of a phase: vetoes, whether both clocks are so far, boundaries.
+"""What is asked before the first request of a phase: vetoes, both clocks, and guards that are made true last.
 
 At every attempt, as a veto need not be stable: what it said before is not believed. A guard of time was
 judged by the reaper's clock; the bucket's has to have passed its instant, too, and both that at which a pause
@@ -13,9 +13,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sexton.schemas.events import DeletionIntent
-from sexton.schemas.guards import BoundaryGuard
+from sexton.schemas.guards import Guard
 from sexton.schemas.vetoes import Veto
 from sexton.storage import Deleter
+from sexton.streaming_jobs.reaper.guards import ROOMS as GUARDS
 from sexton.streaming_jobs.reaper.vetoes import ROOMS, First, Now, Room, Said, Stop, Wait
 
 __all__ = ["Gate", "gate_of"]
@@ -28,13 +29,13 @@ _ORDER = (Stop, Wait, First)
 class Gate:
     """The vetoes of an intent, the latest instant of its guards of time, and the pause between its phases.
 
-    `boundaries` are its guards that are made true once all that has passed.
+    `unmade` are its guards that are made true once all that has passed.
     """
 
     vetoes: Sequence[Veto] = ()
     not_before: datetime | None = None
     pause_s: int = 0
-    boundaries: Sequence[BoundaryGuard] = ()
+    unmade: Sequence[Guard] = ()
 
     def asks(self, phase: int) -> bool:
         """Return whether the store has to be asked before a phase."""
@@ -75,10 +76,10 @@ def gate_of(intent: DeletionIntent) -> Gate | None:
     """Return what is to be asked before phases of an intent, None where nothing is."""
     instants = [instant for guard in intent.guards if (instant := guard.holds_after) is not None]
     pause_s = intent.action.pause_between_s
-    boundaries = [guard for guard in intent.guards if isinstance(guard, BoundaryGuard)]
-    if not intent.vetoes and not instants and not pause_s and not boundaries:
+    unmade = [guard for guard in intent.guards if GUARDS[type(guard)].make_true is not None]
+    if not intent.vetoes and not instants and not pause_s and not unmade:
         return None
-    return Gate(intent.vetoes, max(instants, default=None), pause_s, boundaries)
+    return Gate(intent.vetoes, max(instants, default=None), pause_s, unmade)
 
 
 def _time(instant: datetime | None, reason: str, now: Now) -> Wait | None:

@@ -17,6 +17,7 @@ from sexton.schemas.guards import (
     TransactionGuard,
     UnchangedGuard,
 )
+from sexton.streaming_jobs.reaper.execute.boundaries import advance
 from sexton.streaming_jobs.reaper.guards import boundary, generation, not_before, transaction
 from sexton.streaming_jobs.reaper.guards.room import Asked, Case, Facts, Judging, Met, Never, NotYet, always
 
@@ -26,7 +27,7 @@ ROOMS: Mapping[type[GuardRoom], Judging] = {
     GenerationGuard: Judging(generation.verdict, generation.subjects),
     TransactionGuard: Judging(transaction.verdict, transaction.subjects),
     NotBeforeGuard: Judging(not_before.verdict),
-    BoundaryGuard: Judging(boundary.verdict),
+    BoundaryGuard: Judging(boundary.verdict, make_true=advance),
     PromiseGuard: Judging(always),
     UnchangedGuard: Judging(always),  # the store checks it, in the delete itself
 }

@@ -4,16 +4,20 @@ answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sexton.issuer.client import Subject, TransactionFact, TransactionSubject
 from sexton.schemas.actions import Action
 from sexton.schemas.events import Position, VerdictResult
 from sexton.schemas.tenant_prefix import TenantPrefix
 from sexton.schemas.windows import Window
+
+if TYPE_CHECKING:
+    from sexton.streaming_jobs.reaper.execute.boundaries import Advanced
+    from sexton.streaming_jobs.reaper.execute.paced import PacedDeleter
 
 __all__ = [
     "Asked",
@@ -99,10 +103,16 @@ def _nothing(guard: Any, partition: int) -> Iterable[Asked]:
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """A guard's room: `verdict` of a guard of an intent; `subjects` to ask the issuer about."""
+    """A guard's room: `verdict` of a guard of an intent; `subjects` to ask the issuer about.
+
+    `make_true` is there where the verdict only says that it may be made true, which is done last: for guards
+    that write the same objects of a bucket at once, by a deleter that keeps to the budget; it only looks
+    where the last argument, `dry`, is true.
+    """
 
     verdict: Callable[[Any, Case], Said]
     subjects: Callable[[Any, int], Iterable[Asked]] = _nothing
+    make_true: Callable[[PacedDeleter, str, Collection[Any], bool], Advanced] | None = None
 
     @property
     def asks(self) -> bool:

@@ -1,9 +1,7 @@
-"""Which keys are certain to be of one transaction: those that carry its number below its tenant's prefix.
+"""Whether all that an action may delete is certain to be of one transaction.
 
-The tenant's form says where. Number first: the first segment below the prefix is the number. Number last: the
-key ends in `.<number>`, and then no name begins with a number as its first segment, so that `24/seg.23` is
-nobody's. Numbers are canonical decimals; a key that another reader might resolve to another one (`..`, empty
-segments) is not certain.
+That is what carries its number below its tenant's prefix, as `sexton.schemas.numbered_names` reads it: the
+tenant's form says where.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from collections.abc import Sequence
 
 from sexton.schemas.actions import Action, DeleteObjects, DeletePrefix
 from sexton.schemas.events import NumberPlace
-from sexton.schemas.tenant_prefix import is_plain
+from sexton.schemas.numbered_names import carries, lies_in
 
 __all__ = ["not_its_own"]
 
@@ -37,25 +35,17 @@ def not_its_own(action: Action, prefix: str, place: str, number: int) -> str | N
 
 
 def _of_key(key: str, prefix: str, place: str, number: int) -> bool:
-    return _lies_in(key, prefix, place, number) and (
-        place == NumberPlace.FIRST or key.removeprefix(prefix).endswith(f".{number}")
-    )
+    below = _below(key, prefix)
+    return below is not None and carries(below, place, number)
 
 
 def _of_prefix(action: DeletePrefix, prefix: str, place: str, number: int) -> bool:
     """Return whether all that lies under it, and ends in its suffix, carries the number."""
-    if not _lies_in(action.prefix, prefix, place, number):
+    below = _below(action.prefix, prefix)
+    if below is None or not lies_in(below, place, number):
         return False
     return place == NumberPlace.FIRST or (action.suffix or "").endswith(f".{number}")
 
 
-def _lies_in(name: str, prefix: str, place: str, number: int) -> bool:
-    """Return whether what begins so lies where this transaction may have written."""
-    if not name.startswith(prefix):
-        return False
-    below = name.removeprefix(prefix)
-    segment, slash, _ = below.partition("/")
-    if place == NumberPlace.FIRST:
-        return bool(slash) and segment == str(number) and is_plain(below)
-    # Any digits, in any script: who reads them as a number means another transaction.
-    return place == NumberPlace.LAST and is_plain(below) and not segment.isnumeric()
+def _below(name: str, prefix: str) -> str | None:
+    return name.removeprefix(prefix) if name.startswith(prefix) else None
