@@ -33,7 +33,7 @@ from sexton.schemas.errors import SextonError, UsageError
 from sexton.storage import ObjectStore, StoreSettings
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(1500)]
-_ENDURED_S = 300.0
+_ENDURED_S = 600.0
 _CALL_S = "120"  # a leader that died is followed by another one after ten seconds; this machine may be slow
 
 
@@ -68,8 +68,11 @@ def store(cluster: LocalStack) -> ObjectStore:
 def reaper(cluster: LocalStack) -> Iterator[Command]:
     """A reaper that runs during all tests: its end is a failure of each."""
     started = Command(cluster)
-    yield started
-    started.end()
+    try:
+        started.until(lambda: started.events("ready"), _ENDURED_S)
+        yield started
+    finally:
+        started.end()
 
 
 class Load:
