@@ -30,7 +30,7 @@ from sexton.streaming_jobs.collectors.sequenced.checkpoints import (
     parse,
 )
 from sexton.streaming_jobs.collectors.sequenced.decide import Fact, found_in, problem_of, unresolved_of
-from sexton.streaming_jobs.collectors.sequenced.engine import held_by, open_store
+from sexton.streaming_jobs.collectors.sequenced.engine import held_by, open_store, path_of
 from sexton.streaming_jobs.collectors.sequenced.files import Files, FilesFold, ages_of, joined
 from sexton.streaming_jobs.collectors.sequenced.room import ROOM, Sequenced, SequencedPlan, _fact
 
@@ -294,6 +294,29 @@ def test_b_5_what_the_engine_lists_holds_expired_or_not() -> None:
     assert held_by(newest, 8) == held_by(newest, 9)
     for found, number in ((newest, 10), (None, 9), (newest, None)):
         assert isinstance(held_by(found, number), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("root", "path"),
+    [
+        ("", ""),
+        ("p/db", "p/db"),
+        ("p/a b+c=d", "p/a b+c=d"),
+        ("p/a%7Eb", "p/a~b"),
+        ("p/%C3%BC", "p/\u00fc"),
+        ("p/a%25b", "p/a%b"),
+        ("p/a%2525b", "p/a%25b"),
+        ("p/a~b", None),
+        ("p/\u00fc", None),
+        ("p/a%b", None),
+        ("p/a%7eb", None),
+        ("p/a%2Fb", None),
+        ("p/a%FFb", None),
+    ],
+)
+def test_b_5_the_engine_is_asked_for_the_database_whose_keys_are_listed(root: str, path: str | None) -> None:
+    """B-5: asked for the root as it is listed, it would tell what another database holds."""
+    assert path_of(root) == path
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from sexton.schemas.errors import UsageError
 from sexton.storage import BucketAddress
@@ -18,6 +19,8 @@ MANIFEST = "manifest"
 _NAMES = frozenset((MANIFEST, "compactions"))
 _AT_ONCE = 8
 _ANSWER_S = 30.0
+_ENCODED = frozenset('\\{^}%`]">[~<#|*?')
+"""What of ASCII the engine encodes in keys as %XX, beside controls (crate object_store, PathPart)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +85,29 @@ def open_store(client: Any, address: BucketAddress, bucket: str) -> Any:
 
 
 async def _ask(client: Any, store: Any, root: str, listed: int | None) -> Answer:
+    path = path_of(root)
+    if path is None:
+        return Unknown("the engine has no database whose keys begin like this")
     try:
-        admin = client.AdminBuilder(root, store).build()
+        admin = client.AdminBuilder(path, store).build()
         newest = await asyncio.wait_for(admin.read_manifest(None), _ANSWER_S)
     except (client.Error, client.InternalError, TimeoutError) as error:
         return Unknown(f"the engine reads no manifest: {str(error) or 'no answer'}")
     return held_by(newest, listed)
+
+
+def path_of(root: str) -> str | None:
+    """Return the path that the engine is given for a root as its keys have it, None if none leads there.
+
+    Given the root itself it would encode that once more, and read another database of such a name.
+    """
+    path = unquote(root)
+    return path if "".join(map(_in_key, path)) == root else None
+
+
+def _in_key(letter: str) -> str:
+    plain = letter.isascii() and letter.isprintable() and letter not in _ENCODED
+    return letter if plain else "".join(f"%{byte:02X}" for byte in letter.encode())
 
 
 def held_by(newest: Any, listed: int | None) -> Answer:
