@@ -29,7 +29,8 @@ from sexton.deploy.local import BUCKET, LocalStack
 from sexton.deploy.main import run
 from sexton.producers import Sexton
 from sexton.schemas import records
-from sexton.schemas.errors import SextonError, UsageError
+from sexton.schemas.errors import KafkaUnavailable, SextonError, UsageError
+from sexton.schemas.kafka.reader import Reader
 from sexton.storage import ObjectStore, StoreSettings
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(1500)]
@@ -176,6 +177,11 @@ class Load:
                     return
 
 
+def broker(number: int) -> str:
+    """Name a broker's server."""
+    return "kafka" if number == 1 else f"kafka-{number}"
+
+
 def settle(load: Load, reaper: Command, chain: Chain) -> None:
     """Wait for the end of all that was asked for: what the owner asked for is gone, nothing else is."""
     kept = sorted(f"{load.name}/kept-{number}" for number in range(len(load.refused)))
@@ -222,6 +228,30 @@ def test_d_4_one_of_two_issuers_dies_and_both_are_restarted(
     settle(load, reaper, chain)
 
 
+def test_d_3_a_reader_finds_who_leads_after_a_leader_has_died(cluster: LocalStack) -> None:
+    """D-3: one that has asked a partition's leader before asks the next one, of its own, once there is one."""
+    topic = cluster.settings.topic(records.DEFERRED)
+    reader = Reader(cluster.settings, topic, "test", "reading")
+    listed = AdminClient(cluster.settings.kafka(log_level=0)).list_topics(topic, timeout=30)
+    name = broker(listed.topics[topic].partitions[0].leader)
+
+    def answered() -> bool:
+        """Whether the partition has bounds now."""
+        try:
+            return reader.bounds(0, 10)[0] >= 0
+        except KafkaUnavailable:
+            return False
+
+    try:
+        assert answered()
+        cluster.kill(name)
+        until(answered, 120, 0.5)
+        assert reader.since({0: 0.0}, 10).keys() <= {0}
+    finally:
+        reader.close()
+        cluster.restart(name)
+
+
 def test_d_3_one_of_three_brokers_dies_then_another(
     cluster: LocalStack, store: ObjectStore, chain: Chain, reaper: Command
 ) -> None:
@@ -243,7 +273,7 @@ def test_d_3_one_of_three_brokers_dies_then_another(
         for _ in range(2):
             leader = partitions()[0][0]
             victims.append(leader)
-            name = "kafka" if leader == 1 else f"kafka-{leader}"
+            name = broker(leader)
             cluster.kill(name)
             load.goes_on(reaper)
             cluster.restart(name)
