@@ -229,7 +229,7 @@ def test_d_4_one_of_two_issuers_dies_and_both_are_restarted(
 
 
 def test_d_3_a_reader_finds_who_leads_after_a_leader_has_died(cluster: LocalStack) -> None:
-    """D-3: one that has asked a partition's leader before asks the next one, of its own, once there is one."""
+    """D-3: one that has asked a leader before asks its successor, of its own, once there is one."""
     topic = cluster.settings.topic(records.DEFERRED)
     reader = Reader(cluster.settings, topic, "test", "reading")
     listed = AdminClient(cluster.settings.kafka(log_level=0)).list_topics(topic, timeout=30)
