@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sexton.deploy.local import Installation
+from sexton.deploy.local import Installation, LocalStack
 
 
 class Command:
     """A reaper process; its stderr is collected."""
 
-    def __init__(self, installation: Installation, *arguments: str, **env: str) -> None:
+    def __init__(self, installation: Installation | LocalStack, *arguments: str, **env: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "sexton.deploy.main", "reaper", "run", *arguments],
             env={**installation.environment, **env},
