@@ -29,6 +29,7 @@ _MOVING = (  # made a moment ago, or between two leaders
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._TIMED_OUT,  # of the one that is asked; another one may lead
+    KafkaError._DESTROY,  # the client has let go of the one that it asked
 )
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _AGAIN_S = 0.05
