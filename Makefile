@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 WORKERS ?= 3
-BENCHES := pipeline latency memory sdk issuer transactions sequenced throttling
+BENCHES := pipeline latency memory sdk issuer transactions sequenced sizing throttling
 REQUIREMENTS := requirements/build.txt requirements/dev.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A change of any of these sets up again; the stamp is named after what they hold.
