@@ -50,7 +50,7 @@ def base(cache: Path) -> str:
 
 
 def build(cache: Path) -> None:
-    """Build all images on the engine that docker finds, which takes from its cache what it has built before."""
+    """Build all images on the engine that docker finds; what it has built it takes from its own cache."""
     environment = {**os.environ, "PYTHON": sys.executable, "TAG": "latest"}
     environment.setdefault("BASE", base(cache))
     _run([str(ROOT / "deploy" / "images" / "build")], environment)
