@@ -11,7 +11,7 @@ import pytest
 from tests.support.pages import ROOT
 
 from sexton.deploy.main import run
-from sexton.schemas.settings import Settings
+from sexton.schemas.settings import load
 
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 _PROGRAM = "/opt/sexton/bin/sexton"
@@ -66,7 +66,7 @@ def test_restarts_follow_the_exit_codes(unit: Path) -> None:
 
 def test_a_stop_is_given_the_time_that_it_may_take() -> None:
     """SIGTERM first, to the main process; systemd's limit is far above what each takes at most by default."""
-    settings = Settings()
+    settings = load({})
     at_most = {
         "sexton-issuer": settings.issuer_timeout_s + 1,
         "sexton-reaper": settings.reaper_grace_s,
