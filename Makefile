@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars go stores demo test test-faults test-stores test-engines test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
+.PHONY: help setup jars go stores demo images test test-faults test-stores test-engines test-containers test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,11 +26,14 @@ help:  ## this text
 demo: setup  ## the guided end-to-end run on a throw-away local stack
 	@$(BIN)/sexton demo
 
+images: setup  ## sexton-issuer, sexton-reaper, sexton-tools; BASE=python:3.11-slim TAG=latest
+	@PYTHON=$(BIN)/python deploy/images/build
+
 ##@ Develop
 setup: $(STAMP) jars  ## virtual environment, packages, broker jars (once)
 
 test: setup  ## all tests but the slowest; PYTEST_ARGS="tests/deploy -k local" for some, WORKERS=0 for one process
-	@$(BIN)/python -m pytest -m "not faults and not stores" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not faults and not stores and not containers" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-faults: setup  ## the slow tests of faults: what a reaper needs is killed, paused or taken away
 	@$(BIN)/python -m pytest -m faults $(PYTEST_ARGS)
@@ -47,6 +50,10 @@ test-stores: setup stores  ## what needs Go: the store suite on SeaweedFS and ve
 test-engines: setup stores  ## the published engine beside Sexton, stopped, killed, fenced; ROUNDS=200 SEED=1 STORE=versitygw
 	@$(BIN)/python -m pytest tests/engines $(PYTEST_ARGS)
 	@ROUNDS='$(or $(ROUNDS),200)' SEED='$(or $(SEED),1)' STORE='$(or $(STORE),versitygw)' $(BIN)/python -m tests.engines
+
+test-containers: setup  ## images, built and run on a Docker engine; as root on Debian on one of its own
+	@$(PIP) install -q --require-hashes -r requirements/containers.txt
+	@$(BIN)/python -m tests.support.engine $(BIN)/python -m pytest -m containers tests/containers $(PYTEST_ARGS)
 
 test-safeguards: setup  ## remove safeguards one by one, see their tests fail; SHARE=0.1 SEED=1, NAMES='"a name"'
 	@$(BIN)/python -m tests.safeguards --workers '$(or $(WORKERS),2)' --seed '$(or $(SEED),1)' --share '$(or $(SHARE),1)' $(NAMES)

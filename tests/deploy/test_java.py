@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sexton.deploy import java, truststore
-from sexton.schemas.errors import ToolMissing
+from sexton.schemas.errors import EnvironmentFault, ToolMissing
 
 
 def _fake(home: Path, version: str) -> Path:
@@ -85,6 +85,30 @@ class TestFind:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert found.executable == found.home / "bin" / "java"
+
+    def test_d_7_the_wrapper_named_by_java_home_stays(self, tmp_path: Path) -> None:
+        """D-7: where JAVA_HOME is the wrapper's, as in an image, Spark is not given the runtime behind it."""
+        wrapper = java.find(tmp_path, {"PATH": str(tmp_path)}).home
+
+        again = java.find(tmp_path / "other", {"PATH": str(tmp_path), "JAVA_HOME": str(wrapper)})
+
+        assert again.home == wrapper
+        assert again.runtime != wrapper
+
+    def test_d_7_looking_for_one_writes_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """D-7: with SSL_CERT_FILE set a Java is found without a trust store being made in the cache."""
+        monkeypatch.setattr(truststore, "_MACHINE_STORE", tmp_path / "absent")
+        _fake(tmp_path / "home", "21")
+        cache = tmp_path / "cache"
+
+        found = java.find(cache, {"JAVA_HOME": str(tmp_path / "home"), "SSL_CERT_FILE": "/not/there"})
+
+        assert found.version == 21
+        assert not cache.exists()
+        with pytest.raises(EnvironmentFault, match="SSL_CERT_FILE"):
+            found.command("-version")
 
 
 class TestTrustStore:

@@ -35,17 +35,23 @@ exec "{java}" "$@"
 class Java:
     """A Java that was started once and told its version.
 
-    `home` is what JAVA_HOME has to be; `options` go before every other option (the trust store).
+    `home` is what JAVA_HOME has to be, `runtime` where its own files are: the wrapper's are elsewhere.
     """
 
     home: Path
     executable: Path
     version: int
-    options: tuple[str, ...]
+    runtime: Path
+    cache: Path
+    environ: Mapping[str, str]
 
     def command(self, *arguments: str) -> list[str]:
-        """Return the command line that runs this Java with `arguments`."""
-        return [str(self.executable), *self.options, *arguments]
+        """Return the command line that runs this Java with `arguments`, before them what it trusts.
+
+        May write a trust store into the cache; raises EnvironmentFault as `truststore.options` does.
+        """
+        options = truststore.options(self.cache, self.environ, self.runtime)
+        return [str(self.executable), *options, *arguments]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,7 @@ class _Told:
 def find(cache: Path, environ: Mapping[str, str] | None = None) -> Java:
     """Return the first usable Java (version 17, 21 or 25).
 
-    `cache` holds the wrapper and the trust store that the wheel's runtime needs.
+    `cache` holds the wrapper that the wheel's runtime needs; it is written if it is not there yet.
     Raises ToolMissing, with every candidate that was verified, when there is none.
     """
     environ = os.environ if environ is None else environ
@@ -65,9 +71,9 @@ def find(cache: Path, environ: Mapping[str, str] | None = None) -> Java:
     for executable, origin in _candidates(environ):
         answer = _ask(executable)
         if answer is not None and answer.version in USABLE:
-            return Java(
-                answer.home, executable, answer.version, truststore.options(cache, environ, answer.home)
-            )
+            # A JAVA_HOME that is set stays: it may be the wrapper's, and what is behind that does not do.
+            home = executable.parent.parent if origin == "JAVA_HOME" else answer.home
+            return Java(home, executable, answer.version, answer.home, cache, environ)
         rejected.append(f"{executable} ({origin}): {'does not start' if answer is None else answer.version}")
     wheel = _wheel_runtime()
     if wheel is not None:
@@ -130,7 +136,7 @@ def _from_wheel(runtime: Path, cache: Path, environ: Mapping[str, str]) -> Java:
         unfinished.write_text(text, encoding="utf-8")
         unfinished.chmod(0o755)
         unfinished.replace(executable)
-    return Java(home, executable, answer.version, truststore.options(cache, environ, runtime))
+    return Java(home, executable, answer.version, runtime, cache, environ)
 
 
 def main() -> int:

@@ -106,6 +106,7 @@ class Settings(BaseSettings):
         (), description="JSON list of bucket/prefix that the reaper may touch; empty = all"
     )
     metrics_port: int | None = Field(None, ge=0, le=65535, description="Prometheus port; empty = none")
+    metrics_bind: str = Field("127.0.0.1", description="address on which the reaper's metrics are served")
     log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR")
     reaper_intents_per_trigger: int = Field(
         20_000, gt=0, description="at most this many intents in one micro-batch"

@@ -133,11 +133,12 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
     if stop.is_set:
         return
     try:
-        port = serve_metrics(settings.metrics_port)
+        port = serve_metrics(settings.metrics_bind, settings.metrics_port)
     except OSError as error:
         raise EnvironmentFault(
-            f"metrics cannot be served on port {settings.metrics_port}: {error.strerror}",
-            hint="--metrics-port or SEXTON_METRICS_PORT names a port that is free; 0 takes one",
+            f"metrics cannot be served on {settings.metrics_bind}:{settings.metrics_port}: {error.strerror}",
+            hint="--metrics-port or SEXTON_METRICS_PORT names a port that is free, 0 takes one;"
+            " SEXTON_METRICS_BIND an address of this machine",
         ) from error
     try:
         # In another thread: in the main one PySpark takes SIGINT for itself, and raises it in the middle of

@@ -65,11 +65,11 @@ _HINT_FORGOTTEN = "docs/operating.md, 'A transaction is forgotten': nothing of t
 _HINT_SET_BACK = "docs/operating.md, 'A boundary was set back': its writers have to stop; nothing is deleted"
 
 
-def serve_metrics(port: int | None) -> int | None:
-    """Serve metrics on loopback unless no port is set; return the port, 0 takes a free one."""
+def serve_metrics(address: str, port: int | None) -> int | None:
+    """Serve metrics on this address unless no port is set; return the port, 0 takes a free one."""
     if port is None:
         return None
-    server, _ = start_http_server(port, addr="127.0.0.1")
+    server, _ = start_http_server(port, addr=address)
     return int(server.server_port)
 
 
