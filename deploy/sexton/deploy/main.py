@@ -50,7 +50,7 @@ NOUNS = (
         "sexton.issuer.cli.commands:app",
         "issuer",
         "the generation authority",
-        ("serve", "show", "rebuild", "verify", "snapshot", "truncate", "scan", "import"),
+        ("serve", "show", "rebuild", "verify", "snapshot", "truncate", "scan", "import", "export"),
     ),
     Noun(
         "transactions",
