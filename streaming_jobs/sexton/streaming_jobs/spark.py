@@ -6,16 +6,17 @@ import hashlib
 import logging
 import os
 import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.settings import Settings
+from sexton.streaming_jobs import cluster
 from sexton.streaming_jobs.java_client import java_properties
 
 __all__ = [
@@ -31,7 +32,6 @@ __all__ = [
 
 SPARK_VERSION = "4.2.0"
 CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}"
-_DAEMON = "sexton.streaming_jobs.worker_daemon"
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
@@ -62,14 +62,13 @@ def archive_options(cache_dir: Path) -> list[str]:
 def open_session(
     settings: Settings, app: str, *, memory: str = "1g", class_options: Sequence[str] | None = None
 ) -> SparkSession:
-    """Return the Spark session: a local one, or under spark-submit the one that it prepared.
+    """Return the Spark session: the one that spark-submit prepared, else one of the cluster that
+    SEXTON_SPARK_MASTER names, else a local one.
 
     `class_options` are the JVM's about its classes: by default it takes them from the archive, if there is
     one. The time zone is UTC. Raises InvalidSettings when speculation is on, wherever that was set: a
     speculated task deletes twice.
     """
-    # Else workers take `python3` from PATH, which does not have the packages of this environment.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # What a callback of ours raised is raised again in this process, where it is reported once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     builder = (
@@ -87,24 +86,18 @@ def open_session(
         # What Spark shows of a plan: by itself it hides no login module and no key.
         .config("spark.sql.redaction.options.regex", "(?i)url|jaas|keystore|password")
     )
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit, whose own settings stand
+    if cluster.under_spark_submit():
+        given = _submitted()
+    else:
         if class_options is None:
             class_options = archive_options(settings.cache_dir)
-        builder = (
-            builder.master(f"local[{settings.reaper_cores}]")
-            # On a cluster Spark's own: there this package may come with the tasks.
-            .config("spark.python.daemon.module", _DAEMON)
-            .config("spark.driver.memory", memory)
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.extraJavaOptions", _java_options(_LOG_CONFIG, class_options))
-        )
-        jars = connector_jars(settings.cache_dir)
-        if jars:
-            # On the class path and no `spark.jars`: nothing is copied at a start, and the archive holds them.
-            builder = builder.config("spark.driver.extraClassPath", os.pathsep.join(map(str, jars)))
-        else:
-            builder = builder.config("spark.jars.packages", CONNECTOR)
+        given = _started(settings, memory, class_options)
+        builder = _with(builder, given)
+    # Else workers take `python3` from PATH, which does not have the packages of this environment.
+    python = os.environ["PYSPARK_PYTHON"] = cluster.worker_python(given, os.environ)
+    if cluster.has_executors(given.get("spark.master", "local")):
+        unset = {name: v for name, v in cluster.defaults(python).items() if name not in given}
+        builder = _with(builder, unset)
     session = builder.getOrCreate()
     if jvm_process(session) is not None:
         _leave_stop_signals_to_us(session)
@@ -115,6 +108,43 @@ def open_session(
             hint="set spark.speculation=false for this job (spark-submit --conf, or spark-defaults.conf)",
         )
     return session
+
+
+def _submitted() -> dict[str, str]:
+    """Return what spark-submit was given; its settings stand."""
+    SparkContext._ensure_initialized()  # a SparkConf reads the JVM's properties once it has one
+    return dict(SparkConf().getAll())
+
+
+def _started(settings: Settings, memory: str, class_options: Sequence[str]) -> dict[str, str]:
+    """Return the settings with which this process starts its JVM, for a cluster or for local mode."""
+    options = {
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": _java_options(_LOG_CONFIG, class_options),
+    }
+    pack = cluster.pack_of(settings)
+    jars = ",".join(map(str, connector_jars(settings.cache_dir)))
+    if settings.spark_master is not None:
+        options["spark.master"] = settings.spark_master
+        if pack is not None:
+            return {**options, **pack.spark_options()}
+        return {**options, **({"spark.jars": jars} if jars else {"spark.jars.packages": CONNECTOR})}
+    options |= {
+        "spark.master": f"local[{settings.reaper_cores}]",
+        "spark.python.daemon.module": cluster.DAEMON,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    # On the class path and no `spark.jars`: nothing is copied at a start, and the archive holds them.
+    if jars:
+        return {**options, "spark.driver.extraClassPath": jars.replace(",", os.pathsep)}
+    return {**options, "spark.jars.packages": CONNECTOR}
+
+
+def _with(builder: SparkSession.Builder, options: Mapping[str, str]) -> SparkSession.Builder:
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    return builder
 
 
 def jvm_process(spark: SparkSession) -> subprocess.Popen[bytes] | None:
