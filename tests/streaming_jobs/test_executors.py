@@ -12,7 +12,8 @@ from tests.support.s3_recorder import S3Recorder
 from tests.support.spark_cluster import cluster, submitted
 
 from sexton.deploy.local import Installation
-from sexton.streaming_jobs.reaper.executors import cause_of, has_executors, lacks
+from sexton.streaming_jobs.reaper.executors import cause_of, lacks
+from sexton.streaming_jobs.spark import has_executors
 
 TRACEBACK = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 0.0 failed 4 times
