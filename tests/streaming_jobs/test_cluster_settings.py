@@ -48,8 +48,11 @@ def test_the_python_of_workers(conf: dict[str, str], environ: dict[str, str], py
 
 def test_only_the_pack_has_the_parent_of_workers() -> None:
     """Where Sexton comes with the tasks it is not there yet when that is started."""
-    assert defaults(PYTHON)["spark.python.daemon.module"] == DAEMON
-    assert "spark.python.daemon.module" not in defaults("python3")
+    cluster = {"spark.master": "spark://h:1"}
+
+    assert defaults(cluster, PYTHON)["spark.python.daemon.module"] == DAEMON
+    assert "spark.python.daemon.module" not in defaults(cluster, "python3")
+    assert defaults({"spark.master": "local[2]"}, "python3")["spark.python.daemon.module"] == DAEMON
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "h:7077", "spark://", "mesos://h:1", "yarn-client"])

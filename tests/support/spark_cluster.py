@@ -22,7 +22,7 @@ import sexton.streaming_jobs.submit
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.spark import connector_jars
 
-__all__ = ["BIN", "SHORT_LIVED", "SparkCluster", "cluster", "spark_cluster", "submitted"]
+__all__ = ["BIN", "SHORT_LIVED", "SparkCluster", "cluster", "spark_cluster", "submit", "submitted"]
 
 BIN = Path(pyspark.__file__).with_name("bin")
 # Each machine of Java lives here for a few seconds.
@@ -59,7 +59,7 @@ class SparkCluster:
 
     def await_workers(self) -> None:
         """Return once every worker that was ever started has been taken by the master."""
-        deadline = time.monotonic() + 150
+        deadline = time.monotonic() + 200
         while self.log.read_text().count("Successfully registered with master") < len(self.workers):
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.2)
@@ -112,28 +112,25 @@ def cluster(folder: Path, environment: Mapping[str, str], workers: int = 2) -> I
         yield made.url
 
 
-def submitted(
-    master: str, settings: Settings, environment: Mapping[str, str], *options: str
-) -> subprocess.CompletedProcess[str]:
-    """Run the reaper's script to its end with `--once`, by spark-submit with these options.
-
-    Its JVM prints what Python says on its stdout, and its own log on stderr.
-    """
+def submit(master: str, settings: Settings, *options: str) -> list[str]:
+    """The command that runs the reaper's script by spark-submit with these options; arguments follow."""
     given: Sequence[str] = (
         "spark.executor.memory=512m",
         "spark.driver.host=127.0.0.1",
         f"spark.jars={','.join(map(str, connector_jars(settings.cache_dir)))}",
         *options,
     )
+    options = tuple(part for each in given for part in ("--conf", each))
+    script = str(sexton.streaming_jobs.submit.__file__)
+    return [str(BIN / "spark-submit"), "--master", master, *options, script]
+
+
+def submitted(
+    master: str, settings: Settings, environment: Mapping[str, str], *options: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the reaper's script to its end with `--once`, by spark-submit with these options."""
     return subprocess.run(
-        [
-            BIN / "spark-submit",
-            "--master",
-            master,
-            *(part for each in given for part in ("--conf", each)),
-            str(sexton.streaming_jobs.submit.__file__),
-            "--once",
-        ],
+        [*submit(master, settings, *options), "--once"],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, **environment, **SHORT_LIVED},
         capture_output=True,
         text=True,

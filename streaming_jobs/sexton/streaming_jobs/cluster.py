@@ -5,7 +5,6 @@ Where spark-submit has set one, that stands: these are defaults.
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from collections.abc import Mapping
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.pack import ARCHIVE, PYTHON, Pack, open_pack
+from sexton.streaming_jobs.submitted import is_submitted
 
 __all__ = [
     "DAEMON",
@@ -20,17 +20,11 @@ __all__ = [
     "defaults",
     "has_executors",
     "pack_of",
-    "under_spark_submit",
     "worker_python",
 ]
 
 DAEMON = "sexton.streaming_jobs.worker_daemon"
 _CONNECT_S = 5.0
-
-
-def under_spark_submit() -> bool:
-    """Return whether spark-submit has started this process, and its JVM before."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def has_executors(master: str) -> bool:
@@ -52,7 +46,7 @@ def check_master(settings: Settings) -> None:
     """
     if settings.spark_master is None:
         return
-    if under_spark_submit():
+    if is_submitted():
         raise InvalidSettings(
             "spark-submit has chosen the master already, and SEXTON_SPARK_MASTER is set",
             hint="give spark-submit --master and the pack's options, or run `sexton reaper run` by itself",
@@ -84,10 +78,12 @@ def worker_python(conf: Mapping[str, str], environ: Mapping[str, str]) -> str:
     return PYTHON if any(name.endswith(f"#{ARCHIVE}") for name in archives) else "python3"
 
 
-def defaults(python: str) -> dict[str, str]:
-    """Return Spark's settings for a cluster whose workers have this Python."""
-    # The parent of the Python workers is started before Spark has handed out any zip.
-    return {"spark.python.daemon.module": DAEMON} if python == PYTHON else {}
+def defaults(conf: Mapping[str, str], python: str) -> dict[str, str]:
+    """Return Spark's settings for workers that have this Python, in local mode or on a cluster."""
+    # The parent of the Python workers is started before Spark has handed out any zip: on a cluster it is
+    # known to have this package where that comes with the Python.
+    ours = python == PYTHON or not has_executors(conf.get("spark.master", "local"))
+    return {"spark.python.daemon.module": DAEMON} if ours else {}
 
 
 def _reach(address: str) -> str | None:

@@ -132,15 +132,19 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
     from sexton.streaming_jobs.reaper.progress import Progress, serve_metrics
     from sexton.streaming_jobs.reaper.stop import StopFlag
     from sexton.streaming_jobs.spark import jvm_process, open_session
+    from sexton.streaming_jobs.submitted import close_stderr, gateway, is_submitted, take_signals
 
     jvm = None
 
     def abandon() -> None:
         if jvm is not None:
             jvm.kill()
+        close_stderr()  # where it leads through the JVM, the last line is still under way
 
     stop = StopFlag(settings.reaper_grace_s, abandon)
     stop.install()  # an interrupt while Spark starts would leave its JVM behind
+    if is_submitted():
+        take_signals(gateway(), stop.told_by_jvm)
     check_way(StoreSettings.of(settings))  # before Spark starts, as the next
     await_free_checkpoint(settings, stop)
     if stop.is_set:
@@ -163,6 +167,7 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
             return  # sent to all processes, the signal has ended the JVM that was starting
         raise
     jvm = jvm_process(spark)
+    take_signals(gateway(), stop.told_by_jvm)
     progress = Progress()
     try:
         if not stop.is_set:
