@@ -1,4 +1,4 @@
-"""`deploy/compose.yaml`: it comes up, the demo's story holds on it, and Prometheus sees what a dashboard shows."""
+"""`deploy/compose.yaml`: it comes up, the story holds on it, and Prometheus sees what a dashboard shows."""
 
 from __future__ import annotations
 
