@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars go stores demo images test test-faults test-stores test-engines test-containers test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
+.PHONY: help setup jars go stores demo demo-compose images test test-faults test-stores test-engines test-containers test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ help:  ## this text
 ##@ Use
 demo: setup  ## the guided end-to-end run on a throw-away local stack
 	@$(BIN)/sexton demo
+
+demo-compose: setup  ## the same on containers, deploy/compose.yaml, taken down afterwards
+	@$(BIN)/python -m tests.support.engine $(BIN)/python -m tests.support.composed
 
 images: setup  ## sexton-issuer, sexton-reaper, sexton-tools; BASE=python:3.11-slim TAG=latest
 	@PYTHON=$(BIN)/python deploy/images/build
