@@ -79,9 +79,9 @@ def test_executors_without_credentials_or_python_are_named_before_anything_is_re
         nowhere = submitted(master, chain.settings, {**env, **elsewhere})
 
     assert without.returncode == 75, without.stderr[-3000:]
-    assert "executors lack what the reaper's tasks need" in without.stdout
-    assert "no AWS credentials can be found" in without.stdout
-    assert "docs/operating.md, 'Executors'" in without.stdout
+    assert "executors lack what the reaper's tasks need" in without.stderr
+    assert "no AWS credentials can be found" in without.stderr
+    assert "docs/operating.md, 'Executors'" in without.stderr
     assert nowhere.returncode == 1, nowhere.stderr[-3000:]
-    assert 'an executor cannot run a task: Cannot run program "/nowhere/python3"' in nowhere.stdout
-    assert '"event": "ready"' not in without.stdout + nowhere.stdout
+    assert 'an executor cannot run a task: Cannot run program "/nowhere/python3"' in nowhere.stderr
+    assert '"event": "ready"' not in without.stderr + nowhere.stderr

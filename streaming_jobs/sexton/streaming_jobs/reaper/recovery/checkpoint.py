@@ -274,7 +274,7 @@ class Checkpoint:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
 
     def _write(self, path: Any, text: str, *, overwrite: bool) -> None:
-        builder = self._fs.createFile(path).overwrite(overwrite)
+        builder = self._fs.createFile(path).recursive().overwrite(overwrite)
         if not overwrite:
             # On an object store the look and the write are two requests, and two reapers could each believe
             # that theirs was the first: then each has a lock of its own. Others refuse by themselves.
