@@ -58,8 +58,12 @@ print("pages read")
 
 
 def _pages(log: str) -> list[str]:
-    """What master and worker have pages at, by their own log."""
-    return [f"{url}{path}" for url in re.findall(r"started at (http://\S+)", log) for path in ("/", "/json/")]
+    """What master and worker have pages at, by their own log.
+
+    Not `/json/`: while an executor runs, a standalone worker tells there its whole command with the
+    environment, whatever is to be redacted. The documentation says so.
+    """
+    return [f"{url}/" for url in re.findall(r"started at (http://\S+)", log)]
 
 
 def _get(url: str) -> str:
