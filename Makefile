@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 WORKERS ?= 3
-BENCHES := pipeline latency memory sdk issuer transactions sequenced throttling
+BENCHES := pipeline latency memory sdk issuer transactions sequenced sizing throttling
 REQUIREMENTS := requirements/build.txt requirements/dev.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A change of any of these sets up again; the stamp is named after what they hold.
@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars go stores demo images test test-faults test-stores test-engines test-containers test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
+.PHONY: help setup jars go stores demo demo-compose images test test-faults test-stores test-engines test-containers test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ help:  ## this text
 ##@ Use
 demo: setup  ## the guided end-to-end run on a throw-away local stack
 	@$(BIN)/sexton demo
+
+demo-compose: setup  ## the same on containers, deploy/compose.yaml, taken down afterwards
+	@$(BIN)/python -m tests.support.engine $(BIN)/python -m tests.support.composed
 
 images: setup  ## sexton-issuer, sexton-reaper, sexton-tools; BASE=python:3.11-slim TAG=latest
 	@PYTHON=$(BIN)/python deploy/images/build
@@ -36,7 +39,7 @@ test: setup  ## all tests but the slowest; PYTEST_ARGS="tests/deploy -k local" f
 	@$(BIN)/python -m pytest -m "not faults and not stores and not containers" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-faults: setup  ## the slow tests of faults: what a reaper needs is killed, paused or taken away
-	@$(BIN)/python -m pytest -m faults $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m faults -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 model: $(STAMP)  ## search the protocol's model in larger worlds than the tests do
 	@$(BIN)/python -m tests.model

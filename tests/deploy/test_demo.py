@@ -9,13 +9,14 @@ import pytest
 from tests.conftest import Cli
 from tests.support.chain import Chain
 
-from sexton.deploy.demo import command
+from sexton.deploy.demo import command, given
 from sexton.deploy.demo.checks import COMMON, Result, check
 from sexton.deploy.demo.generations_story import GARBAGE, GenerationsStory
 from sexton.deploy.demo.story import Story
 from sexton.deploy.demo.transactions_story import TransactionsStory
 from sexton.schemas import events
-from sexton.schemas.errors import SextonError
+from sexton.schemas.errors import EnvironmentFault, SextonError, UsageError
+from sexton.schemas.settings import load
 from sexton.storage import ObjectStore, StoreSettings, open_deleter
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -81,14 +82,21 @@ class Planter:
 
 
 def test_demo_story_holds_and_each_check_can_fail(chain: Chain, store: ObjectStore) -> None:
-    """Every check holds after the story, and a violation planted for it on real parts makes it fail."""
+    """Every check holds after the story, and a violation planted for it on real parts makes it fail.
+
+    What a story on an installation that is there waits for, and refuses, is asked on the way.
+    """
 
     def reap() -> None:
         chain.reap()
 
+    given.check_fresh(chain.settings, chain.bucket)
     story = GenerationsStory(chain.settings, chain.bucket, reap, Silent())
     story.play()
     assert broken(story) == set()
+    given.await_reaper(chain.settings)
+    with pytest.raises(UsageError, match="intents already"):
+        given.check_fresh(chain.settings, chain.bucket)
     planter = Planter(chain, store, story)
 
     with planter.resurrected(planter.keys_of("compaction")[0]):
@@ -109,10 +117,13 @@ def test_demo_story_holds_and_each_check_can_fail(chain: Chain, store: ObjectSto
     story.granted.pop()
     chain.emit(chain.intent("t", 1, ["forgotten"]))
     assert broken(story) == {promise(story, "I2")}
+    assert given.pending(chain.settings) == 1
     chain.reap()
     assert broken(story) == set()
     chain.produce(GARBAGE)
+    assert given.pending(chain.settings) == 1
     chain.reap()
+    assert given.pending(chain.settings) == 0
     assert broken(story) == {promise(story, "garbage")}
 
 
@@ -139,6 +150,12 @@ def test_m_9_the_story_of_transactions_holds_and_each_check_can_fail(
         assert broken(story) == {promise(story, "after that"), promise(story, "I7")}
     story.too_early = story.collected
     assert broken(story) == {promise(story, "nothing of the zombie")}
+
+
+def test_a_reaper_that_does_not_get_on_is_told() -> None:
+    """Who waits for a reaper that does not run is told how much waits, with exit code 75."""
+    with pytest.raises(EnvironmentFault, match="has not processed 3 of the intents"):
+        given.await_reaper(load({}), 0.0, count=lambda _: 3)
 
 
 def test_demo_fails_when_a_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:

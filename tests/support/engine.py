@@ -23,7 +23,11 @@ from sexton.schemas.reporting import report_error
 
 __all__ = ["PACKAGES", "answers", "engine", "install", "main"]
 
-PACKAGES = {"dockerd": ("docker.io", "iptables"), "mmdebstrap": ("mmdebstrap",)}
+PACKAGES = {
+    "dockerd": ("docker.io", "iptables"),
+    "mmdebstrap": ("mmdebstrap",),
+    "docker-compose": ("docker-compose",),
+}
 """A program of an engine's host, and the Debian packages that bring it."""
 _READY_SECONDS = 150
 

@@ -1,4 +1,4 @@
-"""`sexton demo`: throw-away stack, story, table, checks."""
+"""`sexton demo`: throw-away stack, or an installation that is there; story, table, checks."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sexton.deploy import java
+from sexton.deploy.demo import given
 from sexton.deploy.demo.checks import Result, check, keys_of
 from sexton.deploy.demo.evidence import Evidence
 from sexton.deploy.demo.generations_story import TENANTS, GenerationsStory
@@ -24,8 +25,8 @@ from sexton.deploy.demo.story import Story
 from sexton.deploy.demo.transactions_story import TransactionsStory
 from sexton.deploy.local import BUCKET, LocalStack
 from sexton.deploy.output import say
-from sexton.schemas.errors import SextonError
-from sexton.schemas.settings import Settings
+from sexton.schemas.errors import SextonError, UsageError
+from sexton.schemas.settings import Settings, load
 
 __all__ = ["EXAMPLES", "demo"]
 
@@ -37,6 +38,7 @@ Examples:
   sexton demo transactions a relocation, and a node that is over
   sexton demo --fast       without pauses; so it is when nobody watches
   sexton demo --keep DIR   leave the stack's folder behind, with its logs
+  sexton demo --bucket B   on a fresh installation that is there, whose reaper runs
 """
 
 
@@ -77,13 +79,26 @@ def demo(
     story: Annotated[Which, typer.Argument(help="which story")] = Which.GENERATIONS,
     fast: Annotated[bool, typer.Option("--fast", help="without pauses")] = False,
     keep: Annotated[Path | None, typer.Option(help="use this folder and leave it behind")] = None,
+    bucket: Annotated[
+        str | None, typer.Option(help="this bucket, on the fresh installation that the settings lead to")
+    ] = None,
 ) -> None:
-    """See the whole chain work on a throw-away local stack; exit code 0 only if every check held."""
+    """See the whole chain work on a throw-away local stack; exit code 0 only if every check held.
+
+    With `--bucket` nothing is started: the story is played on the installation that the settings lead to,
+    whose topics and bucket have to be empty, and waits for the reaper that runs there.
+    """
+    if keep is not None and bucket is not None:
+        raise UsageError("--keep is for a throw-away stack, --bucket for an installation that is there")
     console = Console(width=None if sys.stdout.isatty() else 120)
     pause = 0.0 if fast or not sys.stdout.isatty() else _PAUSE_S
-    with ExitStack() as resources:
-        folder = keep or Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="sexton-demo-")))
-        results = _run(console, Teller(console, pause), folder, resources, _STORIES[story])
+    teller = Teller(console, pause)
+    if bucket is not None:
+        results = _run_given(console, teller, bucket, _STORIES[story])
+    else:
+        with ExitStack() as resources:
+            folder = keep or Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="sexton-demo-")))
+            results = _run(console, teller, folder, resources, _STORIES[story])
     if not all(result.held for result in results):
         raise SextonError("the demo found a promise that did not hold")
     console.print("\n[bold green]Every check held.[/bold green] Nothing was buried alive.")
@@ -105,6 +120,18 @@ def _run(
         session = starter.submit(_open_session, settings, resources)
         story = kind(settings, BUCKET, lambda: _reap(settings, session), teller)
         story.play()
+    return _judged(console, story)
+
+
+def _run_given(console: Console, teller: Teller, bucket: str, kind: type[Story]) -> list[Result]:
+    settings = kind.prepared(load())
+    given.check_fresh(settings, bucket)
+    story = kind(settings, bucket, lambda: given.await_reaper(settings), teller)
+    story.play()
+    return _judged(console, story)
+
+
+def _judged(console: Console, story: Story) -> list[Result]:
     evidence = story.evidence()
     results = check(evidence, story.checks())
     _show(console, evidence, results)

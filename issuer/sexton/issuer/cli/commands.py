@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sexton.issuer import json_lines
-from sexton.issuer.cli.migration_commands import IMPORT, SCAN, import_, scan_
+from sexton.issuer.cli.migration_commands import EXPORT, IMPORT, SCAN, export, import_, scan_
 from sexton.issuer.cli.snapshot_commands import SNAPSHOT, TRUNCATE, snapshot, truncate
 from sexton.issuer.cli.transaction_commands import describe, json_of
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings, RequestRefused, SextonError
@@ -37,6 +37,7 @@ app = typer.Typer(
 )
 app.command("import", epilog=IMPORT, short_help="start tenants at the generations that they have")(import_)
 app.command("scan", epilog=SCAN, short_help="highest generations in the keys of a bucket")(scan_)
+app.command(epilog=EXPORT, short_help="the numbers of the log, as a backup")(export)
 app.command(epilog=SNAPSHOT, short_help="take a snapshot of the state")(snapshot)
 app.command(epilog=TRUNCATE, short_help="delete the log below verified snapshots")(truncate)
 _SERVE = """\b

@@ -28,18 +28,24 @@ from sexton.schemas.text import counted
 __all__ = ["Chunk", "Plan", "Settled", "chunks", "read_plan", "settle"]
 
 _OF_TRANSACTIONS = ("newest", "last_committed", "number_place")
-_COLUMNS = ("tenant", "generation", "node", "form", "number", "node_generation", *_OF_TRANSACTIONS)
+_COLUMNS = ("tenant", "generation", "node", "form", "number", "node_generation", "dropped", *_OF_TRANSACTIONS)
+_EXPORTED = "exported"  # alone in the first line of an export
 _LARGEST_CALL = 5_000
 _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a file asks to be imported."""
+    """What a file asks to be imported: `dropped` are tenants that are ended then.
+
+    `exported` is what the first line of an export says.
+    """
 
     tenants: Sequence[ImportedTenant]
     nodes: Sequence[ImportedNode]
     transactions: Sequence[ImportedTransactions] = ()
+    dropped: Sequence[str] = ()
+    exported: Any = None
 
     @property
     def names(self) -> list[str]:
@@ -92,9 +98,9 @@ def read_plan(path: Path) -> Plan:
     """Read JSON lines or CSV with a header: tenant, generation (empty or null: none), node, form.
 
     A row with `number` and `node_generation` and no tenant is a node of the first form; one of the form
-    `transactions` has `newest`, `last_committed` and `number_place` instead of a generation.
-    Raises UsageError that names the line. A generation that is missing is no null: a line that was cut
-    would start too low.
+    `transactions` has `newest`, `last_committed` and `number_place` instead of a generation. A tenant may be
+    `dropped`. Raises UsageError that names the line. A generation that is missing is no null: a line that
+    was cut would start too low.
     """
     try:
         raw = path.read_bytes()
@@ -105,8 +111,15 @@ def read_plan(path: Path) -> Plan:
     tenants: dict[str, ImportedTenant] = {}
     nodes: dict[str, ImportedNode] = {}
     transactions: dict[str, ImportedTransactions] = {}
+    dropped: list[str] = []
+    exported = None
     for number, row in rows:
         where = f"{path.name}:{number}"
+        if number == 1 and list(row) == [_EXPORTED]:
+            exported = row[_EXPORTED]
+            continue
+        if _is_dropped(where, row):
+            dropped.append(row["tenant"])
         if row.get("form") == GenerationForm.TRANSACTIONS:
             _once(where, "tenant", str(row.get("tenant")), tenants)
             _add_transactions(where, row, transactions)
@@ -115,7 +128,19 @@ def read_plan(path: Path) -> Plan:
             _add(where, row, tenants, nodes)
     if not tenants and not nodes and not transactions:
         raise UsageError(f"the file names nothing to import: {path}")
-    return Plan(list(tenants.values()), list(nodes.values()), list(transactions.values()))
+    found = list(tenants.values()), list(nodes.values()), list(transactions.values())
+    return Plan(*found, dropped, exported)
+
+
+def _is_dropped(where: str, row: Mapping[str, Any]) -> bool:
+    value = row.get("dropped")
+    if value is None:
+        return False
+    if type(value) is not bool and value not in ("true", "false"):
+        raise UsageError(f"{where}: dropped must be true or false: {value!r}")
+    if "tenant" not in row:
+        raise UsageError(f"{where}: dropped goes in the row of a tenant")
+    return value in (True, "true")
 
 
 def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:

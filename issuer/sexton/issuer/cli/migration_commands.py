@@ -1,10 +1,12 @@
-"""`sexton issuer import` and `sexton issuer scan`."""
+"""`sexton issuer import`, `sexton issuer export` and `sexton issuer scan`."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +15,7 @@ import typer
 
 from sexton.issuer.answers import NodeState
 from sexton.issuer.cli.migration import Plan, read_plan, settle
+from sexton.issuer.cli.restoring import Exported, check_whole, exported, raised, unnamed
 from sexton.issuer.cli.scanning import Found, check_not_below, node_generations, of_other_form, or_none, scan
 from sexton.issuer.subjects.generation import Subject
 from sexton.schemas.errors import RequestRefused, UsageError
@@ -23,7 +26,9 @@ from sexton.schemas.text import counted
 if TYPE_CHECKING:
     from sexton.issuer.client import IssuerClient
 
-__all__ = ["IMPORT", "SCAN", "import_", "scan_"]
+__all__ = ["EXPORT", "IMPORT", "SCAN", "export", "import_", "scan_"]
+
+_TIMEOUT_S = 3600.0
 
 
 SCAN = """\b
@@ -35,6 +40,11 @@ IMPORT = """\b
 Examples:
   sexton issuer import tenants.jsonl
   sexton issuer import tenants.jsonl --scan s3://layers/tenants/
+  sexton issuer import backup.jsonl --ahead 1000000 --scan s3://layers/tenants/
+"""
+EXPORT = """\b
+Examples:
+  sexton issuer export > backup.jsonl
 """
 
 
@@ -85,6 +95,9 @@ def import_(
     at_least: Annotated[
         list[str] | None, typer.Option("--at-least-scan", metavar="S3_URL", help="the same as --scan")
     ] = None,
+    ahead: Annotated[
+        int | None, typer.Option(min=0, help="raise the numbers of an export by so much; 0: its log is whole")
+    ] = None,
 ) -> None:
     """Start tenants at the generations that they have: fields tenant, generation (null: none), node, form.
 
@@ -96,25 +109,71 @@ def import_(
     that the file does not name, or when the log knows one of the tenants already. A key counts for each
     tenant of the file in whose folder it is; what has no key there is reported. After an interruption the
     same file may be run again, or one in which rows that were not imported yet are mended.
+
+    What `sexton issuer export` wrote needs `--ahead`: more than the numbers that any tenant may have got
+    since, and then `--scan` of every place where tenants have keys; 0 only where nothing was issued since.
+    Tenants that were dropped are dropped again.
     """
     from sexton.issuer.client import IssuerClient
 
     settings = load()
     plan = read_plan(file)
+    places = [*(places or ()), *(at_least or ())]
+    told = exported(plan)
+    if told is not None:
+        plan = _restored(plan, told, ahead, places)
+    elif ahead is not None:
+        raise UsageError("--ahead is for what `sexton issuer export` wrote: this file is no export")
     # One caller for all runs: a chunk that is imported again is answered, not refused.
     with IssuerClient.of(settings, caller="sexton issuer import") as issuer:
         nodes = _known_nodes(issuer, plan)
-        _check_places(plan, nodes, settings, [*(places or ()), *(at_least or ())])
+        _check_places(plan, nodes, settings, places)
         due = settle(plan, nodes, _known_tenants(issuer, plan))
         for chunk in [*due.again, *due.new]:
             if chunk.transactions:
                 issuer.import_transactions(chunk.transactions, chunk.request_id)
             else:
                 issuer.import_tenants(chunk.tenants, chunk.nodes, chunk.request_id)
+        for tenant in plan.dropped:
+            # An id of its own, the same in each run: what was dropped by an earlier one is answered again.
+            issuer.drop(tenant, f"import-drop-{hashlib.sha256(tenant.encode()).hexdigest()}")
+    if told is not None and told.decommissioned:
+        names = ", ".join(told.decommissioned)
+        _warn(f"decommissioned in the exported log, and to be decommissioned again: {names}")
     print(
         f"imported: {counted(len(plan.names), 'tenant')}, {counted(len(plan.nodes), 'node')}",
         file=sys.stderr,
     )
+
+
+def _restored(plan: Plan, told: Exported, ahead: int | None, places: Sequence[str]) -> Plan:
+    """Return an export's plan as it may be imported; raises UsageError where that is not known to be safe."""
+    check_whole(plan, told)
+    if ahead is None:
+        raise UsageError(
+            f"an export, as of log offset {told.log_offset}: how far may numbers have gone since?",
+            hint="--ahead 1000000; 0 if nothing was issued since: docs/operating.md, 'Backup and restore'",
+        )
+    if ahead and not places:
+        raise UsageError(
+            "an older export needs --scan: tenants that came after it are known from their keys only"
+        )
+    return raised(plan, ahead)
+
+
+def export() -> None:
+    """Print the numbers of the log as JSON lines that `sexton issuer import` takes: a backup of it.
+
+    Reads the log to its end, or a copy of it on another cluster; issuers may be running, none is needed.
+    """
+    from sexton.issuer.cli.exporting import fold_log, lines
+    from sexton.issuer.deadline import Deadline
+    from sexton.schemas.kafka.admin import reach
+
+    state = fold_log(reach(load()), Deadline.after(_TIMEOUT_S))
+    for line in lines(state, datetime.now(UTC)):
+        print(line)
+    print(f"exported: {counted(len(state), 'tenant')}, log offset {state.log_offset}", file=sys.stderr)
 
 
 def _known_nodes(issuer: IssuerClient, plan: Plan) -> dict[str, NodeState]:
@@ -145,6 +204,8 @@ def _check_places(
     for place in places:
         found = _scan(settings, place, names)
         check_not_below(plan, found, {node: state.generation or 0 for node, state in nodes.items()})
+        if plan.exported is not None:
+            unnamed(plan, found)
         seen = {each.tenant for each in found} & set(names)
         unseen -= seen
         if names and not seen:

@@ -1,0 +1,59 @@
+"""A story on an installation that is there: it has to be fresh, and its reaper runs by itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sexton.consumers import fold, topics
+from sexton.schemas import events, records
+from sexton.schemas.codec import Codec
+from sexton.schemas.errors import EnvironmentFault, UndecodableRecord, UsageError
+from sexton.schemas.settings import Settings
+from sexton.storage import ObjectStore, StoreSettings
+
+__all__ = ["await_reaper", "check_fresh", "pending"]
+
+_PATIENCE_S = 600.0
+_POLL_S = 0.5
+
+
+def check_fresh(settings: Settings, bucket: str) -> None:
+    """Raise UsageError unless topics and bucket are empty: the story is held to all that is in them."""
+    if next(iter(topics.read(settings, records.INTENTS)), None) is not None:
+        raise UsageError(
+            f"there are intents already: {settings.topic(records.INTENTS)}",
+            hint="the story needs an installation of its own: another SEXTON_TOPIC_PREFIX, a reaper on it",
+        )
+    if next(iter(ObjectStore(StoreSettings.of(settings)).list_keys(bucket, "")), None) is not None:
+        raise UsageError(f"the bucket is not empty: {bucket}")
+
+
+def pending(settings: Settings) -> int:
+    """Return how many records of `intents` have neither a final outcome nor a dead letter."""
+    codec = Codec()
+    intents, garbage = [], set()
+    for raw in topics.read(settings, records.INTENTS):
+        try:
+            intents.append(codec.decode(raw.value, events.DeletionIntent))
+        except UndecodableRecord:
+            garbage.add((raw.partition, raw.offset))
+    outcomes = [codec.decode(raw.value, events.Outcome) for raw in topics.read(settings, records.OUTCOMES)]
+    for raw in topics.read(settings, records.DEAD_LETTERS):
+        position = codec.decode(raw.value, events.DeadLetter).position
+        garbage.discard((position.partition, position.offset))
+    return fold.count(intents, outcomes).pending + len(garbage)
+
+
+def await_reaper(
+    settings: Settings, patience_s: float = _PATIENCE_S, count: Callable[[Settings], int] = pending
+) -> None:
+    """Return once everything in `intents` is processed; raises EnvironmentFault when it is not in time."""
+    deadline = time.monotonic() + patience_s
+    while (waiting := count(settings)) > 0:
+        if time.monotonic() > deadline:
+            raise EnvironmentFault(
+                f"the reaper has not processed {waiting} of the intents after {patience_s:.0f} s",
+                hint="does it run on these topics? Its log says, and `sexton intents status`",
+            )
+        time.sleep(_POLL_S)
