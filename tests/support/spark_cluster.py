@@ -26,8 +26,10 @@ _JAVA = "org.apache.spark.deploy"
 
 
 @contextmanager
-def cluster(folder: Path, environment: Mapping[str, str], workers: int = 2) -> Iterator[str]:
-    """Run a master and workers of two cores each in this environment, which executors have; yield its URL."""
+def cluster(folder: Path, environment: Mapping[str, str], workers: int = 2, cores: int = 2) -> Iterator[str]:
+    """Run a master and workers of so many cores each in this environment, which executors have; yield its
+    URL.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -36,7 +38,7 @@ def cluster(folder: Path, environment: Mapping[str, str], workers: int = 2) -> I
     place = ("--webui-port", "0", "--host")
     commands = [[f"{_JAVA}.master.Master", "--port", str(port), *place, "127.0.0.1"]]
     for number in range(workers):
-        size = ("-c", "2", "-m", "1g")
+        size = ("-c", str(cores), "-m", "1g")
         commands.append([f"{_JAVA}.worker.Worker", *size, *place, f"127.0.0.{2 + number}", url])
     log = folder / "spark.log"
     with log.open("w") as out:
