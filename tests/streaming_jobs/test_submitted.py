@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -17,26 +18,100 @@ from tests.support.families import family
 from tests.support.intents import promised
 from tests.support.replies import on_deletes
 from tests.support.s3_recorder import Recorded, S3Recorder
-from tests.support.spark_cluster import SHORT_LIVED, submit
+from tests.support.spark_cluster import BIN, SHORT_LIVED, submit
 from tests.support.waits import until
 
 from sexton.deploy.local import Installation
+from sexton.streaming_jobs.reaper.stop import StopFlag
 
-pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.faults]
+# A driver without a session: prints by every way, and ends once it was told by so many.
+DRIVER = """
+import os, sys, time
+from sexton.streaming_jobs.reaper.stop import StopFlag
+from sexton.streaming_jobs.submitted import close_stderr, gateway, quiet_log, take_signals, take_stderr
+
+take_stderr(gateway())
+stop = StopFlag(200, close_stderr)
+stop.install()
+take_signals(gateway(), stop.told_by_jvm)
+print("data")
+os.write(2, b"written past Python\\n")
+print("quiet", quiet_log(gateway()), file=sys.stderr)
+gateway().jvm.org.slf4j.LoggerFactory.getLogger("x").warn("noise")
+gateway().jvm.org.slf4j.LoggerFactory.getLogger("x").error("a fault")
+print("ready", file=sys.stderr, flush=True)
+while len(stop._told) < int(sys.argv[1]):
+    time.sleep(0.1)
+print("stopped", file=sys.stderr)
+if sys.argv[2:]:
+    raise ValueError("nobody catches this")
+"""
 
 
-def to_the_jvm(command: Command, number: signal.Signals) -> None:
+def to_the_jvm(process: subprocess.Popen[str]) -> None:
     """Signal the process that was started, as systemd's KillMode=mixed and Kubernetes do."""
-    command.process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
 
 
-def to_the_group(command: Command, number: signal.Signals) -> None:
-    """Signal a process group, as a terminal and `timeout` do."""
-    os.killpg(command.process.pid, number)
+def to_the_group(process: subprocess.Popen[str]) -> None:
+    """Signal a process group, as `timeout` does, and systemd a control group."""
+    os.killpg(process.pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("send", "arguments", "code"),
+    [(to_the_jvm, ["1"], 0), (to_the_group, ["2", "fail"], 1)],
+    ids=["JVM", "group"],
+)
+def test_streams_and_signals_of_a_driver_below_spark_submit(
+    send: Callable[[subprocess.Popen[str]], None], arguments: list[str], code: int, tmp_path: Path
+) -> None:
+    """Stdout and stderr are kept apart, Spark's log tells errors alone, and the JVM hands on a signal."""
+    (tmp_path / "driver.py").write_text(DRIVER)
+    out, err = tmp_path / "out", tmp_path / "err"
+    with out.open("w") as stdout, err.open("w") as stderr:
+        process = subprocess.Popen(
+            [BIN / "spark-submit", "--master", "local[1]", tmp_path / "driver.py", *arguments],
+            env={**os.environ, **SHORT_LIVED, "PYSPARK_PYTHON": sys.executable},
+            stdout=stdout,
+            stderr=stderr,
+            text=True,
+            start_new_session=True,
+        )
+    try:
+        until(lambda: "ready\n" in err.read_text() or process.poll() is not None, 200)
+        send(process)
+        assert process.wait(150) == code, err.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+    assert out.read_text() == "data\n"
+    lines = err.read_text().splitlines()
+    assert {"written past Python", "quiet True", "ready", "stopped"} <= set(lines)
+    assert any(line.endswith("spark ERROR x: a fault") for line in lines)
+    assert not any("noise" in line for line in lines)
+    assert ("ValueError: nobody catches this" in lines) is bool(code)
+
+
+def test_one_signal_to_all_processes_is_one_request_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told by the JVM and to this process it stops; told twice by the same it gives up."""
+    ended: list[int] = []
+    monkeypatch.setattr("sexton.streaming_jobs.reaper.stop.os._exit", ended.append)
+    for second, gives_up in (("own", []), ("jvm", [75])):
+        ended.clear()
+        stop = StopFlag(3600, lambda: None)
+        stop.told_by_jvm()
+        assert stop.is_set
+        if second == "own":
+            stop._on_signal(signal.SIGTERM, None)
+        else:
+            stop.told_by_jvm()
+        assert ended == gives_up
 
 
 @pytest.fixture
-def start(chain: Chain, installation: Installation, tmp_path: Path) -> Iterator[Callable[..., Command]]:
+def start(chain: Chain, installation: Installation) -> Iterator[Callable[..., Command]]:
     """Start reapers by spark-submit that do not outlive the test."""
     started: list[Command] = []
 
@@ -53,22 +128,16 @@ def start(chain: Chain, installation: Installation, tmp_path: Path) -> Iterator[
         command.end()
 
 
-@pytest.mark.parametrize(
-    ("send", "number"),
-    [
-        (to_the_jvm, signal.SIGTERM),
-        (to_the_group, signal.SIGTERM),
-    ],
-    ids=["JVM", "group"],
-)
-def test_x_14_a_stop_under_spark_submit_lets_the_micro_batch_settle(
-    chain: Chain,
-    s3: S3Recorder,
-    start: Callable[..., Command],
-    send: Callable[[Command, signal.Signals], None],
-    number: signal.Signals,
+@pytest.mark.real
+@pytest.mark.spark
+@pytest.mark.faults
+def test_x_14_a_stop_of_all_under_spark_submit_lets_the_micro_batch_settle(
+    chain: Chain, s3: S3Recorder, start: Callable[..., Command]
 ) -> None:
-    """X-14: told to the JVM or to all: the micro-batch is finished, exit code 0, nothing left, no noise."""
+    """X-14: JVM, driver and workers are told: the micro-batch is finished, code 0, nothing left, no noise.
+
+    The next reaper starts at once.
+    """
     s3.create_bucket("bucket", {"a": b""})
     reached, reported = threading.Event(), threading.Event()
 
@@ -83,7 +152,7 @@ def test_x_14_a_stop_under_spark_submit_lets_the_micro_batch_settle(
     command.until(reached.is_set)
     seen = family(command.process.pid)
 
-    send(command, number)
+    os.killpg(command.process.pid, signal.SIGTERM)
     reported.set()
 
     assert command.wait() == 0, command.printed

@@ -32,11 +32,12 @@ _JAVA = "org.apache.spark.deploy"
 
 @dataclass
 class SparkCluster:
-    """A master and its workers, of two cores each; executors have this environment and nothing else."""
+    """A master and its workers, of so many cores each; executors have this environment and nothing else."""
 
     folder: Path
     environment: Mapping[str, str]
     url: str
+    cores: int = 2
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     others: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -54,7 +55,7 @@ class SparkCluster:
     def start_worker(self) -> None:
         """Start one more worker, on a loopback address of its own."""
         host = f"127.0.0.{2 + len(self.workers)}"
-        size = ("-c", "2", "-m", "1g")
+        size = ("-c", str(self.cores), "-m", "1g")
         self.workers.append(self.start("worker.Worker", *size, "--webui-port", "0", "--host", host, self.url))
 
     def await_workers(self) -> None:
@@ -88,12 +89,14 @@ class SparkCluster:
 
 
 @contextmanager
-def spark_cluster(folder: Path, environment: Mapping[str, str], workers: int = 2) -> Iterator[SparkCluster]:
+def spark_cluster(
+    folder: Path, environment: Mapping[str, str], workers: int = 2, cores: int = 2
+) -> Iterator[SparkCluster]:
     """Run a master and workers in this environment."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    made = SparkCluster(folder, environment, f"spark://127.0.0.1:{port}")
+    made = SparkCluster(folder, environment, f"spark://127.0.0.1:{port}", cores)
     place = ("--port", str(port), "--webui-port", "0", "--host", "127.0.0.1")
     made.others.append(made.start("master.Master", *place))
     try:
@@ -106,9 +109,9 @@ def spark_cluster(folder: Path, environment: Mapping[str, str], workers: int = 2
 
 
 @contextmanager
-def cluster(folder: Path, environment: Mapping[str, str], workers: int = 2) -> Iterator[str]:
+def cluster(folder: Path, environment: Mapping[str, str], workers: int = 2, cores: int = 2) -> Iterator[str]:
     """Run a master and workers that nothing happens to; yield its URL."""
-    with spark_cluster(folder, environment, workers) as made:
+    with spark_cluster(folder, environment, workers, cores) as made:
         yield made.url
 
 
