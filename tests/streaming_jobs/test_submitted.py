@@ -94,6 +94,32 @@ def test_streams_and_signals_of_a_driver_below_spark_submit(
     assert ("ValueError: nobody catches this" in lines) is bool(code)
 
 
+# A JVM that Python starts, as `sexton reaper run` does, without a session.
+PARENT = """
+import os, signal, threading
+from sexton.streaming_jobs.submitted import gateway, take_signals
+
+told = threading.Event()
+take_signals(gateway(), told.set)
+os.kill(gateway().proc.pid, signal.SIGTERM)
+assert told.wait(150)
+assert gateway().proc.poll() is None
+"""
+
+
+def test_a_jvm_below_the_driver_hands_on_a_signal_and_continues() -> None:
+    """Told alone, as by an operator who takes it for the reaper."""
+    done = subprocess.run(
+        [sys.executable, "-c", PARENT],
+        env={**os.environ, **SHORT_LIVED},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_one_signal_to_all_processes_is_one_request_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Told by the JVM and to this process it stops; told twice by the same it gives up."""
     ended: list[int] = []
