@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 WORKERS ?= 3
-BENCHES := pipeline latency memory sdk issuer transactions sequenced throttling
+BENCHES := pipeline latency memory sdk issuer transactions sequenced sizing throttling cluster
 REQUIREMENTS := requirements/build.txt requirements/dev.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A change of any of these sets up again; the stamp is named after what they hold.
@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars go stores demo demo-compose images test test-faults test-stores test-engines test-containers test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
+.PHONY: help setup jars go stores demo demo-compose images test test-faults test-stores test-s3a test-engines test-containers test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ test: setup  ## all tests but the slowest; PYTEST_ARGS="tests/deploy -k local" f
 	@$(BIN)/python -m pytest -m "not faults and not stores and not containers" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-faults: setup  ## the slow tests of faults: what a reaper needs is killed, paused or taken away
-	@$(BIN)/python -m pytest -m faults $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m faults -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 model: $(STAMP)  ## search the protocol's model in larger worlds than the tests do
 	@$(BIN)/python -m tests.model
@@ -49,6 +49,10 @@ chaos: setup  ## the issuer under faults at random; SEED=1 FAULTS=1000
 
 test-stores: setup stores  ## what needs Go: the store suite on SeaweedFS and versitygw, a service in Go
 	@$(BIN)/python -m pytest tests/storage/test_stores.py tests/storage/test_stores_versions.py tests/producers/test_wire.py tests/producers/test_sequenced_contract.py $(PYTEST_ARGS)
+
+test-s3a: setup stores  ## a checkpoint on an S3 server; fetches Hadoop's jars for it
+	@$(BIN)/python -m sexton.deploy.jars s3a
+	@$(BIN)/python -m pytest tests/streaming_jobs/test_s3a.py $(PYTEST_ARGS)
 
 test-engines: setup stores  ## the published engine beside Sexton, stopped, killed, fenced; ROUNDS=200 SEED=1 STORE=versitygw
 	@$(BIN)/python -m pytest tests/engines $(PYTEST_ARGS)

@@ -200,11 +200,15 @@ def open_bench(name: str, partitions: int = 8) -> Iterator[Bench]:
 
 @dataclass(slots=True)
 class Parts:
-    """Finds the processes of each part: the servers by pid, a program's own by what they run."""
+    """Finds the processes of each part: the servers by pid, a program's own by what they run.
+
+    `others` are, with all that they have started, the part `cluster`.
+    """
 
     bench: Bench
     program: int | None = None
     name: str = "program"
+    others: tuple[int, ...] = ()
 
     def processes(self) -> Iterator[tuple[str, psutil.Process]]:
         """Yield each live process with the part it belongs to."""
@@ -214,6 +218,9 @@ class Parts:
         yield "black hole", psutil.Process(self.bench.hole.process.pid)
         if self.program is not None:
             yield from self._own(psutil.Process(self.program))
+        for pid in self.others:
+            root = psutil.Process(pid)
+            yield from (("cluster", each) for each in (root, *root.children(recursive=True)))
 
     def _own(self, root: psutil.Process) -> Iterator[tuple[str, psutil.Process]]:
         yield self.name, root

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.accounting import outcomes, tally
 from benchmarks.harness import Bench, check_sent, machine, say
-from benchmarks.reaper_run import work_off
+from benchmarks.reaper_run import ReaperRun, work_off
 from benchmarks.workload import KEYS_PER_INTENT, Backlog, Piece
 
 __all__ = ["CASES", "LATENCY", "ODD", "TRANSIENT", "Case", "OddBacklog", "reaper", "run"]
@@ -43,7 +44,11 @@ class OddBacklog(Backlog):
 
 
 def reaper(
-    bench: Bench, backlog: Backlog, env: dict[str, str] | None = None, **played: float
+    bench: Bench,
+    backlog: Backlog,
+    env: dict[str, str] | None = None,
+    work_off: Callable[..., ReaperRun] = work_off,
+    **played: float,
 ) -> dict[str, Any]:
     """Write the backlog and run the reaper over it, and check what it did and what it wrote.
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,11 +62,19 @@ class ReaperRun:
         }
 
 
+_HERE = (sys.executable, "-m", "sexton.deploy.main", "reaper", "run")
+
+
 @contextmanager
 def running_reaper(
-    bench: Bench, *arguments: str, env: dict[str, str] | None = None, resume: bool = False
+    bench: Bench,
+    *arguments: str,
+    env: dict[str, str] | None = None,
+    resume: bool = False,
+    command: Sequence[str] = _HERE,
 ) -> Iterator[subprocess.Popen[str]]:
-    """Start `sexton reaper run` on a fresh checkpoint, or where the last one ended with `resume`.
+    """Start `sexton reaper run`, or another command of its kind, on a fresh checkpoint, or where the last one
+    ended with `resume`.
 
     Ends it by SIGTERM afterwards if it still runs.
     """
@@ -75,7 +83,7 @@ def running_reaper(
         shutil.rmtree(checkpoint, ignore_errors=True)
     settings = {"SEXTON_CHECKPOINT": str(checkpoint), **(env or {})}
     process = subprocess.Popen(
-        [sys.executable, "-m", "sexton.deploy.main", "reaper", "run", *arguments],
+        [*command, *arguments],
         env=bench.environment(**settings),
         stderr=subprocess.PIPE,
         text=True,
@@ -97,15 +105,20 @@ def work_off(
     *,
     least_batches: int = 2,
     resume: bool = False,
+    command: Sequence[str] = _HERE,
+    others: Sequence[int] = (),
 ) -> ReaperRun:
-    """Run `sexton reaper run --once` over `intents` that are there; raises RuntimeError if it fails."""
+    """Run the reaper with `--once` over `intents` that are there; raises RuntimeError if it fails.
+
+    `others` are the pids of processes that work for it and are not below it.
+    """
     run = ReaperRun()
     # The default but for backlogs so small that there would be no steady state between first and last.
     env = {"SEXTON_REAPER_INTENTS_PER_TRIGGER": str(min(20_000, intents // 5)), **(env or {})}
     started = time.monotonic()
     other: list[str] = []
-    with running_reaper(bench, "--once", env=env, resume=resume) as process:
-        parts = Parts(bench, process.pid, "driver")
+    with running_reaper(bench, "--once", env=env, resume=resume, command=command) as process:
+        parts = Parts(bench, process.pid, "driver", tuple(others))
         with Sampler(parts) as sampler:
             assert process.stderr is not None
             for line in process.stderr:

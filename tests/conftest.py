@@ -6,6 +6,7 @@ settings       the settings of `installation`
 cli            runs the `sexton` command as a process, forked from one that has imported it
 spark          the one Spark session of the run
 chain, store   the whole chain on `installation`, and its object store
+pack           what `sexton deploy pack` makes, once
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import itertools
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -29,8 +31,10 @@ from tests.support.stacks import WORKER, Stack, stop_servers
 
 from sexton.deploy import java
 from sexton.deploy.local import Installation, LocalStack
+from sexton.deploy.pack import make
 from sexton.schemas.settings import Settings
 from sexton.storage import ObjectStore, StoreSettings
+from sexton.streaming_jobs.pack import Pack
 from sexton.streaming_jobs.spark import open_session
 
 # Nothing of the developer's own set-up may reach a test; only the folder of the downloaded jars is shared.
@@ -124,15 +128,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a process of the run where the servers are."""
-    node.workerinput["servers"] = str(node.config.stash[_SERVERS])
+    """Tell a process of the run where the servers are: its own where tests kill, pause and starve them."""
+    shared = node.config.stash[_SERVERS]
+    own = node.config.option.markexpr == "faults"
+    node.workerinput["servers"] = str(shared / node.workerinput["workerid"] if own else shared)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End the servers when all processes of the run are done."""
     if not hasattr(config, "workerinput"):
         folder = config.stash[_SERVERS]
-        stop_servers(folder)
+        for each in (folder, *folder.glob("gw*")):
+            stop_servers(each)
         shutil.rmtree(folder)
 
 
@@ -202,6 +209,13 @@ def spark(stack: LocalStack) -> Iterator[SparkSession]:
 def chain(installation: Installation, spark: SparkSession) -> Chain:
     """The whole chain on an installation of its own."""
     return Chain(installation.settings, spark, installation.bucket)
+
+
+@pytest.fixture(scope="session")
+def pack(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Pack:
+    """A pack for the Python that this environment was made with."""
+    python = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
+    return make(tmp_path_factory.mktemp("packed") / "pack", python, stack.settings.cache_dir.expanduser())
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def _get(container: Any, port: int, path: str) -> bytes:
 
 def test_d_7_an_issuer_serves_and_stops(containers: ContainerStack) -> None:
     """D-7: an issuer becomes healthy, answers from outside, and ends with 0 when it is told to stop."""
-    with containers.running(images.ISSUER, user=STRANGER, ports=(8350,)) as issuer:
+    with containers.running(images.ISSUER, user=STRANGER, exposed=(8350,)) as issuer:
         healthy(issuer)
         ready = _get(issuer, 8350, "/readyz")
         code = stopped(issuer)
@@ -40,8 +40,8 @@ def test_d_7_a_reaper_runs_and_stops(containers: ContainerStack) -> None:
         containers.running(
             images.REAPER,
             user=STRANGER,
-            ports=(9350,),
-            volumes=(f"{volume}:/var/lib/sexton",),
+            exposed=(9350,),
+            volume=volume,
             SEXTON_CHECKPOINT="/var/lib/sexton/checkpoint",
             SEXTON_REAPER_CORES="1",
         ) as reaper,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from sexton.schemas.errors import KafkaUnavailable
 from sexton.schemas.kafka import reader
@@ -69,3 +70,24 @@ def test_an_error_that_the_client_tries_again_is_waited_out(monkeypatch: pytest.
     made = reading(monkeypatch, *[(0, -1, PASSING)] * 5)
     with pytest.raises(KafkaUnavailable, match="no answer in time"):
         list(made.read({0: 9}, answer_s=0.0))
+
+
+def test_a_leader_that_has_died_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-3: the client asks the one it knows until it is made to look; within the time that was given."""
+    looked: list[float] = []
+
+    def bounds(_: Any, timeout: float) -> tuple[int, int]:
+        if not looked:
+            time.sleep(timeout)
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "told"))
+        return 3, 7
+
+    def list_topics(_: str, timeout: float) -> None:
+        looked.append(timeout)
+
+    asked = SimpleNamespace(get_watermark_offsets=bounds, list_topics=list_topics)
+    monkeypatch.setattr(reader, "Consumer", lambda _: asked)
+
+    assert Reader(load({}), "topic", "group", "reading").bounds(0, 1.0) == (3, 7)
+    assert len(looked) == 1
+    assert looked[0] < 0.5

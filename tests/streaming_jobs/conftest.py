@@ -4,6 +4,7 @@ s3         a recorder that the whole chain can reach, with the local stack
 recorder   a recorder alone, for what needs no chain
 deleter    a client of `recorder`
 moto       a client of a moto server, one for each module
+on         a task's execution for boundary guards, against `recorder`
 start      the reaper as a process
 broker     a broker that asks for a login, with the topic `letters`
 """
@@ -19,6 +20,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from tests.support import s3_stores
 from tests.support.abilities import knowing
+from tests.support.boundaries import Bench, bench
 from tests.support.commands import Command
 from tests.support.s3_recorder import S3Recorder, recorder_of_this_process
 from tests.support.secured_broker import SecuredBroker
@@ -98,3 +100,10 @@ def broker(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield broker
     finally:
         broker.stop()
+
+
+@pytest.fixture
+def on(recorder: S3Recorder) -> Iterator[Bench]:
+    """A task's execution against a recorder: manifests 1 to 10, boundary 3."""
+    with bench(recorder) as made:
+        yield made

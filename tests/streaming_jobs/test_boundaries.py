@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -15,11 +15,9 @@ from tests.support.boundaries import (
     DELETED,
     Bench,
     asked,
-    bench,
     files,
     outcome,
 )
-from tests.support.s3_recorder import S3Recorder
 from tests.support.s3_state import Traits
 from tests.support.task_work import NOW
 
@@ -37,13 +35,6 @@ from sexton.schemas.sequenced import MAX_FILE_ID
 from sexton.streaming_jobs.reaper.judge import Rules
 
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-def on(recorder: S3Recorder) -> Iterator[Bench]:
-    """A task's execution against a recorder: manifests 1 to 10, boundary 3."""
-    with bench(recorder) as made:
-        yield made
 
 
 def test_the_boundary_is_raised_before_anything_is_deleted(on: Bench) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -18,7 +18,6 @@ from tests.support.boundaries import (
     MANIFESTS,
     Bench,
     asked,
-    bench,
     files,
     outcome,
 )
@@ -41,13 +40,6 @@ from sexton.streaming_jobs.reaper.execute.paced import OnePacer, PacedDeleter
 from sexton.streaming_jobs.reaper.vetoes import Now, Wait
 
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-def on(recorder: S3Recorder) -> Iterator[Bench]:
-    """A task's execution against a recorder: manifests 1 to 10, boundary 3."""
-    with bench(recorder) as made:
-        yield made
 
 
 def others_first(times: int, raise_to: Callable[[int], bytes], s3: S3Recorder) -> Callable[[Recorded], None]:

@@ -12,7 +12,7 @@ from tests.support.s3_recorder import S3Recorder
 from tests.support.spark_cluster import cluster, submitted
 
 from sexton.deploy.local import Installation
-from sexton.streaming_jobs.reaper.executors import cause_of, has_executors, lacks
+from sexton.streaming_jobs.reaper.executors import cause_of, lacks
 
 TRACEBACK = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 0.0 failed 4 times
@@ -22,23 +22,6 @@ ModuleNotFoundError: No module named 'sexton'
 
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
 """
-
-
-@pytest.mark.parametrize(
-    ("master", "found"),
-    [
-        ("local", False),
-        ("local[2]", False),
-        ("local[2,3]", False),
-        ("local-cluster[1,1,512]", True),
-        ("spark://h:7077", True),
-        ("yarn", True),
-        ("k8s://https://h", True),
-    ],
-)
-def test_which_masters_have_executors(master: str, found: bool) -> None:
-    """Only in local mode tasks run beside the driver."""
-    assert has_executors(master) is found
 
 
 @pytest.mark.parametrize(
@@ -96,9 +79,9 @@ def test_executors_without_credentials_or_python_are_named_before_anything_is_re
         nowhere = submitted(master, chain.settings, {**env, **elsewhere})
 
     assert without.returncode == 75, without.stderr[-3000:]
-    assert "executors lack what the reaper's tasks need" in without.stdout
-    assert "no AWS credentials can be found" in without.stdout
-    assert "docs/operating.md, 'Executors'" in without.stdout
+    assert "executors lack what the reaper's tasks need" in without.stderr
+    assert "no AWS credentials can be found" in without.stderr
+    assert "docs/operating.md, 'Executors'" in without.stderr
     assert nowhere.returncode == 1, nowhere.stderr[-3000:]
-    assert 'an executor cannot run a task: Cannot run program "/nowhere/python3"' in nowhere.stdout
-    assert '"event": "ready"' not in without.stdout + nowhere.stdout
+    assert 'an executor cannot run a task: Cannot run program "/nowhere/python3"' in nowhere.stderr
+    assert '"event": "ready"' not in without.stderr + nowhere.stderr

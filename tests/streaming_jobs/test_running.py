@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.support.chain import Chain
 from tests.support.commands import Command
-from tests.support.families import family, send_all
+from tests.support.families import family, jvm_of, send_all
 from tests.support.intents import promised
 from tests.support.replies import on_deletes
 from tests.support.running import running
@@ -121,19 +121,27 @@ def to_the_group(command: Command, number: signal.Signals) -> None:
     os.killpg(command.process.pid, number)
 
 
+def to_the_jvm(command: Command, number: signal.Signals) -> None:
+    """Signal the JVM alone."""
+    os.kill(jvm_of(command), number)
+
+
 @pytest.mark.parametrize(
     ("send", "number"),
-    [(to_the_group, signal.SIGINT), (send_all, signal.SIGTERM)],
-    ids=["Ctrl-C", "control group"],
+    [(to_the_group, signal.SIGINT), (send_all, signal.SIGTERM), (to_the_jvm, signal.SIGTERM)],
+    ids=["Ctrl-C", "control group", "JVM"],
 )
-def test_a_stop_that_is_told_to_all_processes_lets_the_micro_batch_settle(
+def test_a_stop_that_is_told_to_others_too_lets_the_micro_batch_settle(
     chain: Chain,
     s3: S3Recorder,
     start: Callable[..., Command],
     send: Callable[[Command, signal.Signals], None],
     number: signal.Signals,
 ) -> None:
-    """X-14: only the driver acts on it: the micro-batch is finished, code 0, no trace, nothing left."""
+    """X-14: only the driver acts on it: the micro-batch is finished, code 0, no trace, nothing left.
+
+    The JVM hands on what it is told.
+    """
     reached, reported = slowly(s3)
     (asked,) = chain.emit(promised(chain, "a"))
     command = start(SEXTON_S3_ENDPOINT_URL=s3.url)

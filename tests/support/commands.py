@@ -7,18 +7,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from sexton.deploy.local import Installation
+from sexton.deploy.local import Installation, LocalStack
 
 
 class Command:
     """A reaper process; its stderr is collected."""
 
-    def __init__(self, installation: Installation, *arguments: str, **env: str) -> None:
+    program: Sequence[str] = (sys.executable, "-m", "sexton.deploy.main", "reaper", "run")
+
+    def __init__(self, installation: Installation | LocalStack, *arguments: str, **env: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sexton.deploy.main", "reaper", "run", *arguments],
+            [*self.program, *arguments],
             env={**installation.environment, **env},
             stderr=subprocess.PIPE,
             text=True,
@@ -32,7 +34,7 @@ class Command:
         assert self.process.stderr is not None
         self.lines.extend(iter(self.process.stderr.readline, ""))
 
-    def wait(self, timeout: float = 90) -> int:
+    def wait(self, timeout: float = 150) -> int:
         """Wait for the end and return the exit code."""
         code = self.process.wait(timeout)
         self._reader.join(10)
@@ -46,7 +48,7 @@ class Command:
             self.process.kill()
         self.wait()
 
-    def until(self, what: Callable[[], object], seconds: float = 90, every_s: float = 0.05) -> None:
+    def until(self, what: Callable[[], object], seconds: float = 200, every_s: float = 0.05) -> None:
         """Return once something holds; fail with its stderr if it ends before, or takes too long."""
         deadline = time.monotonic() + seconds
         while not what():

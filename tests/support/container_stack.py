@@ -6,7 +6,7 @@ that cannot be written, without any capability.
 
 from __future__ import annotations
 
-import socket
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,13 +15,12 @@ from typing import Any
 from tests.support import images
 from tests.support.waits import until
 
-from sexton.deploy.local import kafka
+from sexton.deploy.local import kafka, ports
 
 __all__ = ["HARDENED", "ContainerStack", "Ended", "healthy", "started", "stopped", "told"]
 
 HARDENED: Mapping[str, Any] = {
     "read_only": True,
-    "tmpfs": {"/tmp": ""},
     "cap_drop": ["ALL"],
     "security_opt": ["no-new-privileges"],
 }
@@ -75,16 +74,19 @@ class ContainerStack:
         image: str,
         *command: str,
         user: str,
-        ports: tuple[int, ...] = (),
+        exposed: tuple[int, ...] = (),
         alias: str | None = None,
-        volumes: tuple[str, ...] = (),
+        volume: str | None = None,
         **variables: str,
     ) -> Iterator[Any]:
         """Run a container of an image of ours, hardened and without HOME; without a command by its own."""
-        container = _container(image, self.network, alias, {**self.inside, **variables}, *ports)
+        container = _container(image, self.network, alias, {**self.inside, **variables}, *exposed)
         # Docker sets HOME for every process, so it is taken away again.
-        started = ["env", "-u", "HOME", *_ENTRYPOINTS[image]]
-        container.with_kwargs(**HARDENED, user=user, entrypoint=started, volumes=list(volumes))
+        entrypoint = ["env", "-u", "HOME", *_ENTRYPOINTS[image]]
+        container.with_kwargs(**HARDENED, user=user, entrypoint=entrypoint)
+        container.with_tmpfs_mount("/tmp")
+        if volume is not None:
+            container.with_volume_mapping(volume, "/var/lib/sexton", "rw")
         container.with_command(list(command) or self.config(image)["Cmd"])
         with container:
             yield container
@@ -119,13 +121,13 @@ class ContainerStack:
 def started(user: str) -> Iterator[ContainerStack]:
     """Start all of it; the issuer runs as `user`."""
     import docker
-    from testcontainers.core.network import Network
 
     with ExitStack() as parts:
         client = docker.from_env()
         parts.callback(client.close)
-        network = parts.enter_context(Network())
-        port = _free_port()
+        network = client.networks.create(f"sexton-test-{os.getpid()}")
+        parts.callback(network.remove)
+        (port,) = ports.choose(1)  # what the broker tells its clients has to be known before it starts
         advertised = {"KAFKA_ADVERTISED_LISTENERS": f"INTERNAL://broker:9092,HOST://127.0.0.1:{port}"}
         broker = _container(images.BROKER, network, "broker", {**_BROKER, **advertised})
         parts.enter_context(broker.with_bind_ports(9094, port))
@@ -147,7 +149,7 @@ def started(user: str) -> Iterator[ContainerStack]:
         _await_broker(stack.bootstrap_servers)
         made = stack.run(images.TOOLS, "topics", "create", "--partitions", "2", user=user)
         assert made.code == 0, made.err
-        issuer = parts.enter_context(stack.running(images.ISSUER, user=user, ports=(8350,), alias="issuer"))
+        issuer = parts.enter_context(stack.running(images.ISSUER, user=user, exposed=(8350,), alias="issuer"))
         healthy(issuer)
         url = f"http://127.0.0.1:{issuer.get_exposed_port(8350)}"
         yield ContainerStack(client, network, inside, stack.bootstrap_servers, url, stack.s3_url)
@@ -184,13 +186,6 @@ def _container(image: str, network: Any, alias: str | None, variables: Mapping[s
     if alias is not None:
         container.with_network_aliases(alias)
     return container.with_envs(**variables)
-
-
-def _free_port() -> int:
-    """Return a port that is free now: what the broker tells its clients has to be known before it starts."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _await_broker(bootstrap_servers: str) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tests.support.commands import Command
 
+_JVM = "org.apache.spark.deploy.SparkSubmit"
+
 
 def family(pid: int) -> dict[int, str]:
     """A process and those below it, with their command lines."""
@@ -29,6 +31,12 @@ def family(pid: int) -> dict[int, str]:
         except OSError:
             continue
     return lines
+
+
+def jvm_of(command: Command) -> int:
+    """The process id of a reaper's JVM."""
+    (jvm,) = [pid for pid, line in family(command.process.pid).items() if _JVM in line]
+    return jvm
 
 
 def kill_all(command: Command) -> None:

@@ -1,6 +1,9 @@
-"""Jars of the Kafka broker and of Spark's connector, fetched once by the Ivy that pyspark bundles.
+"""Jars of the Kafka broker and of Spark's connectors, fetched once by the Ivy that pyspark bundles.
 
-Folders in the cache: `kafka-<version>` and `spark-kafka-<version>`, each exactly as `jars.lock` lists it.
+Folders in the cache: `kafka-<version>`, `spark-kafka-<version>` and, for checkpoints on `s3a:` only,
+`spark-s3a-<version>`, each exactly as `jars.lock` lists it.
+
+    python -m sexton.deploy.jars [s3a]
 """
 
 from __future__ import annotations
@@ -25,10 +28,22 @@ from sexton.deploy import java
 from sexton.schemas.errors import EnvironmentFault, SextonError, ToolMissing
 from sexton.schemas.reporting import report_error
 
-__all__ = ["BROKER", "CONNECTOR", "JarSet", "broker_classpath", "fetch", "main", "missing", "spark_jars"]
+__all__ = [
+    "BROKER",
+    "CONNECTOR",
+    "S3A",
+    "JarSet",
+    "broker_classpath",
+    "fetch",
+    "main",
+    "missing",
+    "spark_jars",
+]
 
 KAFKA_VERSION = "4.3.1"
 SPARK_VERSION = "4.2.0"
+HADOOP_VERSION = "3.5.0"  # pyspark's
+SDK_VERSION = "2.35.4"  # the one that this Hadoop is built with
 _RETRIEVE = "lib/[artifact]-[revision](-[classifier]).[ext]"
 _FETCH_SECONDS = 900
 _ARCHIVES = ("pyspark", "sexton.streaming_jobs.class_archive", "sexton.streaming_jobs.spark")
@@ -58,6 +73,23 @@ CONNECTOR = JarSet(
         f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{SPARK_VERSION}",
         "org.apache.kafka:kafka-clients:3.9.2",
         "org.apache.commons:commons-pool2:2.13.1",
+    ),
+    transitive=False,
+)
+# Hadoop asks for the AWS SDK as one jar of 600 MB. These are its parts for S3, without what pyspark has.
+_SDK = (
+    "annotations apache-client arns auth aws-core aws-query-protocol aws-xml-protocol checksums checksums-spi"
+    " crt-core endpoints-spi http-auth http-auth-aws http-auth-aws-eventstream http-auth-spi http-client-spi"
+    " identity-spi json-utils metrics-spi netty-nio-client profiles protocol-core regions retries retries-spi"
+    " s3 s3-transfer-manager sdk-core sts third-party-jackson-core utils utils-lite"
+)
+S3A = JarSet(
+    f"spark-s3a-{SPARK_VERSION}",
+    (
+        f"org.apache.hadoop:hadoop-aws:{HADOOP_VERSION}",
+        *(f"software.amazon.awssdk:{part}:{SDK_VERSION}" for part in _SDK.split()),
+        "software.amazon.eventstream:eventstream:1.0.1",
+        "org.reactivestreams:reactive-streams:1.0.4",
     ),
     transitive=False,
 )
@@ -183,7 +215,7 @@ def _verify(jars: JarSet, folder: Path) -> None:
 
 @memoized
 def _locked() -> Mapping[str, dict[str, _Jar]]:
-    sets: dict[str, dict[str, _Jar]] = {BROKER.folder: {}, CONNECTOR.folder: {}}
+    sets: dict[str, dict[str, _Jar]] = {each.folder: {} for each in (BROKER, CONNECTOR, S3A)}
     text = importlib.resources.files("sexton.deploy").joinpath("jars.lock").read_text(encoding="utf-8")
     for line in text.splitlines():
         sha256, size, path = line.split()
@@ -234,11 +266,24 @@ def _is_made(note: Path, given: str) -> bool:
     return noted == given and whole and Path(archive).is_file()
 
 
+def _fetch_s3a() -> int:
+    from sexton.schemas import settings
+
+    try:
+        fetch(S3A, settings.load().cache_dir.expanduser())
+    except SextonError as error:
+        return report_error(error)
+    return 0
+
+
 def main() -> int:
     """Fetch both jar sets into the cache, and archive Spark's classes; exit code 75 if it fetches none.
 
-    Silent where all is there, as each call of make finds it.
+    With the argument `s3a` it fetches what a checkpoint on `s3a:` needs, and nothing else. Silent where all
+    is there, as each call of make finds it.
     """
+    if sys.argv[1:] == ["s3a"]:
+        return _fetch_s3a()
     note, given = Path(sys.prefix) / _NOTE, _given(os.environ)
     if _is_made(note, given):
         return 0

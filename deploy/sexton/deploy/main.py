@@ -86,6 +86,7 @@ NOUNS = (
         ("list", "show", "replay"),
     ),
     Noun("config", "sexton.deploy.config_commands:app", "consumers", "the settings in force", ("show",)),
+    Noun("deploy", "sexton.deploy.pack_commands:app", "pack", "what other machines need", ("pack",)),
     Noun("doctor", "sexton.deploy.doctor:doctor", "local", "preflight probes of everything outside"),
 )
 _HELP = """\

@@ -162,9 +162,9 @@ class IssuerClient(Issuer):
                 return cast(_A, answer)
             if answer.hopeless and tries >= len(self._urls):
                 break
-            pause_s = wait_s * _RANDOM.uniform(0.5, 1.0)
             if tries < len(self._urls):
                 continue  # the next one has not said anything yet
+            pause_s = wait_s * _RANDOM.uniform(0.5, 1.0)
             if time.monotonic() + pause_s >= end:
                 break
             time.sleep(pause_s)

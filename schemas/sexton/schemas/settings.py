@@ -145,6 +145,14 @@ class Settings(BaseSettings):
         description="prefix of a tenant's objects, with `{tenant}` as a whole segment, such as"
         " `tenants/{tenant}/`; empty = nothing that a rejected transaction wrote is deleted",
     )
+    spark_master: str | None = Field(
+        None,
+        description="master of the Spark cluster on which `reaper run` has its tasks done, such as"
+        " `spark://host:7077`; empty = in its own process",
+    )
+    spark_pack: Path | None = Field(
+        None, description="folder made by `sexton deploy pack`: what tasks need on the cluster"
+    )
     reaper_cores: str = Field(
         "*",
         description="cores of Spark local mode, `*` for all, and after a comma how often a task may fail"
@@ -202,6 +210,13 @@ class Settings(BaseSettings):
         # The two forms of Spark's own local[N] and local[N,F].
         if not re.fullmatch(r"(\*|[1-9][0-9]*)(,[1-9][0-9]*)?", value):
             raise ValueError(f"not N or N,F (cores, failures of a task), with * for all cores: {value!r}")
+        return value
+
+    @field_validator("spark_master")
+    @classmethod
+    def _cluster(cls, value: str | None) -> str | None:
+        if value is not None and not re.match(r"spark://.|yarn$|k8s://.|local-cluster\[", value):
+            raise ValueError(f"not spark://HOST:PORT, yarn or k8s://URL, and local mode needs none: {value}")
         return value
 
     @field_validator("reports")

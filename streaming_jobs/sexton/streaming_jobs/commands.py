@@ -8,6 +8,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,6 +42,7 @@ Examples:
   sexton reaper run --once       process what is there, then exit
   sexton reaper run              keep running until SIGTERM
   sexton reaper run --dry-run    show what would become of each waiting intent
+  sexton reaper run --master spark://host:7077 --pack sexton-pack
 """
 
 
@@ -64,15 +66,26 @@ def run(
     metrics_port: Annotated[
         int | None, typer.Option(help="serve Prometheus metrics [SEXTON_METRICS_PORT]")
     ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(help="Spark cluster to have tasks done on, spark://HOST:PORT [SEXTON_SPARK_MASTER]"),
+    ] = None,
+    pack: Annotated[
+        Path | None, typer.Option(help="made by `sexton deploy pack` [SEXTON_SPARK_PACK]")
+    ] = None,
 ) -> None:
     """Run the reaper: take intents from Kafka, judge them, delete, write outcomes.
 
     Exit 0 done or stopped, 1 failed, 75 an environment fault: nothing advanced, try again.
     """
     from sexton.schemas.kafka.admin import reach
+    from sexton.streaming_jobs.cluster import check_master
     from sexton.streaming_jobs.java_client import java_properties
 
-    settings = settings_module.load(checkpoint=checkpoint, metrics_port=metrics_port)
+    settings = settings_module.load(
+        checkpoint=checkpoint, metrics_port=metrics_port, spark_master=master, spark_pack=pack
+    )
+    check_master(settings)
     java_properties(settings.kafka_bootstrap_servers, settings.kafka_extra)  # said before anything starts
     reach(settings)  # brokers that are away are reported soon, and before a JVM is started
     if dry:
@@ -119,15 +132,19 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
     from sexton.streaming_jobs.reaper.progress import Progress, serve_metrics
     from sexton.streaming_jobs.reaper.stop import StopFlag
     from sexton.streaming_jobs.spark import jvm_process, open_session
+    from sexton.streaming_jobs.submitted import close_stderr, gateway, is_submitted, take_signals
 
     jvm = None
 
     def abandon() -> None:
         if jvm is not None:
             jvm.kill()
+        close_stderr()  # where it leads through the JVM, the last line is still under way
 
     stop = StopFlag(settings.reaper_grace_s, abandon)
     stop.install()  # an interrupt while Spark starts would leave its JVM behind
+    if is_submitted():
+        take_signals(gateway(), stop.told_by_jvm)
     check_way(StoreSettings.of(settings))  # before Spark starts, as the next
     await_free_checkpoint(settings, stop)
     if stop.is_set:
@@ -150,6 +167,7 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
             return  # sent to all processes, the signal has ended the JVM that was starting
         raise
     jvm = jvm_process(spark)
+    take_signals(gateway(), stop.told_by_jvm)
     progress = Progress()
     try:
         if not stop.is_set:

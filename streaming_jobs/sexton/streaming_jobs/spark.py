@@ -6,17 +6,19 @@ import hashlib
 import logging
 import os
 import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.settings import Settings
+from sexton.streaming_jobs import cluster
 from sexton.streaming_jobs.java_client import java_properties
+from sexton.streaming_jobs.submitted import gateway, is_submitted, quiet_log, take_signals
 
 __all__ = [
     "CONNECTOR",
@@ -27,17 +29,42 @@ __all__ = [
     "kafka_options",
     "kafka_source_options",
     "open_session",
+    "s3a_jars",
 ]
 
 SPARK_VERSION = "4.2.0"
 CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}"
-_DAEMON = "sexton.streaming_jobs.worker_daemon"
+# What Spark hides of a plan's options, and of settings and environments. By itself it hides no login module,
+# no key, and no URL, in which a password may be.
+_SECRET = (
+    "(?i)secret|password|token|credential|access[._]?key|jaas|keystore|user[._]?info|://[^/]*@"
+    "|SEXTON_[A-Z_]*(URL|EXTRA)"
+)
+_REDACTED = {"spark.sql.redaction.options.regex": f"{_SECRET}|url", "spark.redaction.regex": _SECRET}
+_DEFAULTS = {
+    # The delay queue's tasks get their share beside the query's, and no more.
+    "spark.scheduler.mode": "FAIR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.worker.reuse": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    # A task begins to send once its first batch is there, and continues while the next is fetched.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2 * 1024 * 1024),
+    "spark.sql.streaming.numRecentProgressUpdates": "10",
+}
+# The driver's level is its log's own; executors, whose log is Spark's, follow it.
+_QUIET = {"spark.log.level": "ERROR", "spark.executor.syncLogLevel.enabled": "true"}
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
 def connector_jars(cache_dir: Path) -> list[Path]:
     """Return the connector's jars in the cache, none if they were never fetched."""
     return sorted((cache_dir.expanduser() / f"spark-kafka-{SPARK_VERSION}").glob("*.jar"))
+
+
+def s3a_jars(cache_dir: Path) -> list[Path]:
+    """Return the jars of the file system `s3a:` in the cache, none if they were never fetched."""
+    return sorted((cache_dir.expanduser() / f"spark-s3a-{SPARK_VERSION}").glob("*.jar"))
 
 
 def archive_path(cache_dir: Path) -> Path:
@@ -62,52 +89,24 @@ def archive_options(cache_dir: Path) -> list[str]:
 def open_session(
     settings: Settings, app: str, *, memory: str = "1g", class_options: Sequence[str] | None = None
 ) -> SparkSession:
-    """Return the Spark session: a local one, or under spark-submit the one that it prepared.
+    """Return the Spark session: the one that spark-submit prepared, else one of the cluster that
+    SEXTON_SPARK_MASTER names, else a local one.
 
     `class_options` are the JVM's about its classes: by default it takes them from the archive, if there is
     one. The time zone is UTC. Raises InvalidSettings when speculation is on, wherever that was set: a
     speculated task deletes twice.
     """
-    # Else workers take `python3` from PATH, which does not have the packages of this environment.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # What a callback of ours raised is raised again in this process, where it is reported once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    builder = (
-        SparkSession.builder.appName(app)
-        .config("spark.sql.session.timeZone", "UTC")
-        # The delay queue's tasks get their share beside the query's, and no more.
-        .config("spark.scheduler.mode", "FAIR")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.python.worker.reuse", "true")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "2000")
-        # A task begins to send once its first batch is there, and continues while the next is fetched.
-        .config("spark.sql.execution.arrow.maxBytesPerBatch", str(2 * 1024 * 1024))
-        .config("spark.sql.streaming.numRecentProgressUpdates", "10")
-        # What Spark shows of a plan: by itself it hides no login module and no key.
-        .config("spark.sql.redaction.options.regex", "(?i)url|jaas|keystore|password")
-    )
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit, whose own settings stand
-        if class_options is None:
-            class_options = archive_options(settings.cache_dir)
-        builder = (
-            builder.master(f"local[{settings.reaper_cores}]")
-            # On a cluster Spark's own: there this package may come with the tasks.
-            .config("spark.python.daemon.module", _DAEMON)
-            .config("spark.driver.memory", memory)
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.extraJavaOptions", _java_options(_LOG_CONFIG, class_options))
-        )
-        jars = connector_jars(settings.cache_dir)
-        if jars:
-            # On the class path and no `spark.jars`: nothing is copied at a start, and the archive holds them.
-            builder = builder.config("spark.driver.extraClassPath", os.pathsep.join(map(str, jars)))
-        else:
-            builder = builder.config("spark.jars.packages", CONNECTOR)
+    given = _submitted() if is_submitted() else _started(settings, memory, class_options)
+    # Else workers take `python3` from PATH, which does not have the packages of this environment.
+    python = os.environ["PYSPARK_PYTHON"] = cluster.worker_python(given, os.environ)
+    builder = SparkSession.builder.appName(app).config("spark.sql.session.timeZone", "UTC")
+    for name, value in {**given, **_unset(given, python)}.items():
+        builder = builder.config(name, value)
     session = builder.getOrCreate()
     if jvm_process(session) is not None:
-        _leave_stop_signals_to_us(session)
+        take_signals(gateway(), None)  # without us it ends by itself
     # Asked for and not overruled: who has set it for all jobs of a cluster has to know that this one differs.
     if session.sparkContext.getConf().get("spark.speculation", "false").lower() != "false":
         raise InvalidSettings(
@@ -117,20 +116,58 @@ def open_session(
     return session
 
 
+def _submitted() -> dict[str, str]:
+    """Return what spark-submit, or its spark-defaults.conf, has set: that stands."""
+    gateway()  # a SparkConf reads the JVM's properties once it has one
+    return dict(SparkConf().getAll())
+
+
+def _started(settings: Settings, memory: str, class_options: Sequence[str] | None) -> dict[str, str]:
+    """Return the settings with which this process starts its JVM, for a cluster or for local mode."""
+    if class_options is None:
+        class_options = archive_options(settings.cache_dir)
+    options = {
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": _java_options(_LOG_CONFIG, class_options),
+    }
+    pack = cluster.pack_of(settings)
+    jars = pack.jars if pack is not None else connector_jars(settings.cache_dir)
+    if jars and (settings.checkpoint or "").startswith("s3a:"):
+        jars += s3a_jars(settings.cache_dir)
+    if settings.spark_master is not None:
+        options |= pack.spark_options() if pack is not None else {}
+        options |= _with_jars("spark.jars", ",", jars)
+        return {**options, "spark.master": settings.spark_master}
+    return {
+        **options,
+        "spark.master": f"local[{settings.reaper_cores}]",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # On the class path and no `spark.jars`: nothing is copied at a start, and the archive holds them.
+        **_with_jars("spark.driver.extraClassPath", os.pathsep, jars),
+    }
+
+
+def _with_jars(name: str, separator: str, jars: Sequence[Path]) -> dict[str, str]:
+    """Return the setting that names these jars; without any, Spark is to fetch the connector."""
+    return {name: separator.join(map(str, jars))} if jars else {"spark.jars.packages": CONNECTOR}
+
+
+def _unset(given: Mapping[str, str], python: str) -> dict[str, str]:
+    """Return what the session is opened with beside what was given."""
+    conf = {**_DEFAULTS, **cluster.defaults(given, python)}
+    if is_submitted() and quiet_log(gateway()):
+        conf |= _QUIET
+    conf = {name: value for name, value in conf.items() if name not in given}
+    for name, ours in _REDACTED.items():  # beside what they hide, and not in its place
+        conf[name] = f"{theirs}|{ours}" if (theirs := given.get(name)) else ours
+    return conf
+
+
 def jvm_process(spark: SparkSession) -> subprocess.Popen[bytes] | None:
     """Return the session's JVM when this process started it, None under spark-submit."""
     gateway: Any = spark.sparkContext._gateway
     return getattr(gateway, "proc", None)
-
-
-def _leave_stop_signals_to_us(session: SparkSession) -> None:
-    """Let the JVM continue when all processes of a service are told to stop; without us it ends by
-    itself.
-
-    SIGINT it ignores from the start: PySpark sees to that.
-    """
-    signals: Any = session._jvm.sun.misc  # type: ignore[union-attr]
-    signals.Signal.handle(signals.Signal("TERM"), signals.SignalHandler.SIG_IGN)
 
 
 def kafka_options(settings: Settings) -> dict[str, str]:

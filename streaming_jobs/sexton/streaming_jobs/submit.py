@@ -13,10 +13,12 @@ import sys
 from sexton.schemas.errors import SextonError
 from sexton.schemas.reporting import report_error
 from sexton.streaming_jobs.commands import app
+from sexton.streaming_jobs.submitted import gateway, take_stderr
 
 
 def main() -> None:
-    """Run `reaper run` with this script's arguments."""
+    """Run `reaper run` with this script's arguments; stdout and stderr are the JVM's."""
+    take_stderr(gateway())
     try:
         app(["run", *sys.argv[1:]])
     except SextonError as error:

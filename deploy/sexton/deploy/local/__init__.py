@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from sexton.deploy.local.installation import Installation
-from sexton.deploy.local.stack import BUCKET, PARTS, LocalStack, PartStatus
+from sexton.deploy.local.servers import PartStatus
+from sexton.deploy.local.stack import BUCKET, LocalStack
+from sexton.deploy.local.wanted import PARTS
 
 __all__ = ["BUCKET", "PARTS", "Installation", "LocalStack", "PartStatus"]

@@ -33,6 +33,7 @@ Examples:
   eval "$(sexton local up)"
   sexton local up --dir /tmp/stack --without issuer --format json
   sexton local up --faults faults.toml
+  sexton local up --brokers 3 --issuers 2
 """
 _DOWN = """\b
 Examples:
@@ -49,6 +50,8 @@ Examples:
   sexton local faults --to http://127.0.0.1:8333 faults.toml
   sexton local faults --to http://127.0.0.1:8333 --log log.jsonl faults.toml
 """
+_BROKERS = "Kafka brokers; default: as many as there are, 1 in a new stack"
+_ISSUERS = "issuers that serve the same log; default: as many as there are, or 1"
 _COLOURS = {"ready": "green", "dead": "red", "starting": "yellow"}
 
 
@@ -63,13 +66,17 @@ def up(
         Path | None,
         typer.Option(help="put a proxy before the store that plays this file's rules", show_default=False),
     ] = None,
+    brokers: Annotated[int | None, typer.Option(min=1, help=_BROKERS, show_default=False)] = None,
+    issuers: Annotated[int | None, typer.Option(min=1, help=_ISSUERS, show_default=False)] = None,
     format: Form = Format.TEXT,
 ) -> None:
     """Start what is not running, wait until each part answers, and print the variables to use.
 
     A second `up` finds the first one's parts and starts those again that died.
     """
-    stack = LocalStack.start(_directory(dir), without=without or (), faults=faults, say=say)
+    stack = LocalStack.start(
+        _directory(dir), without=without or (), faults=faults, brokers=brokers, issuers=issuers, say=say
+    )
     if format is Format.JSON:
         show_json(stack.env)
     else:

@@ -6,11 +6,17 @@ import socket
 import sys
 from pathlib import Path
 
+from sexton.schemas.errors import UsageError
+
 __all__ = ["answers", "check", "command"]
 
 
 def command(port: int, store: str, file: Path, log: Path) -> list[str]:
-    """Return the proxy's command line."""
+    """Return the proxy's command line; raises UsageError for a store that would be the proxy itself."""
+    if store == f"http://127.0.0.1:{port}":
+        raise UsageError(
+            "the proxy would stand before itself", hint="set SEXTON_S3_ENDPOINT_URL to the store"
+        )
     program = [sys.executable, "-m", "sexton.deploy.main", "local", "faults", str(file)]
     return [*program, "--listen", f"127.0.0.1:{port}", "--to", store, "--log", str(log)]
 

@@ -1,24 +1,27 @@
-"""A single-node Kafka broker (KRaft) from its jars."""
+"""Kafka brokers from their jars, each a controller too (KRaft): one, or a cluster of several."""
 
 from __future__ import annotations
 
 import base64
 import subprocess
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sexton.deploy import jars
 from sexton.deploy.java import Java
+from sexton.schemas import topics
 from sexton.schemas.errors import EnvironmentFault
 
-__all__ = ["answers", "command"]
+__all__ = ["Broker", "answers", "command", "formatted", "prepare"]
 
 _PROPERTIES = """\
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
+node.id={number}
+controller.quorum.voters={voters}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
@@ -29,13 +32,14 @@ num.network.threads=2
 num.io.threads=2
 background.threads=2
 group.initial.rebalance.delay.ms=0
-offsets.topic.replication.factor=1
+min.insync.replicas={insync}
+offsets.topic.replication.factor={replicas}
 offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
+transaction.state.log.replication.factor={replicas}
+transaction.state.log.min.isr={insync}
 transaction.state.log.num.partitions=4
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.replication.factor={replicas}
+share.coordinator.state.topic.min.isr={insync}
 share.coordinator.state.topic.num.partitions=1
 log.cleaner.dedupe.buffer.size=16777216
 """
@@ -49,29 +53,54 @@ rootLogger.appenderRef.out.ref=out
 logger.server.name=kafka.server.KafkaRaftServer
 logger.server.level=INFO
 """
+_PROPERTIES_FILE = "server.properties"
+_LOGGING_FILE = "log4j2.properties"
 _FORMAT_SECONDS = 120
 # C1 alone and one collector thread: a broker for one machine should start soon, not peak high.
 _JVM = ("-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-def command(directory: Path, port: int, controller: int, java: Java, cache: Path) -> list[str]:
-    """Return the broker's command line, after writing its files and formatting its storage once."""
-    directory.mkdir(parents=True, exist_ok=True)
-    data = directory / "data"
-    properties = directory / "server.properties"
-    properties.write_text(_PROPERTIES.format(port=port, controller=controller, data=data), encoding="utf-8")
-    logging = directory / "log4j2.properties"
-    logging.write_text(_LOGGING, encoding="utf-8")
-    options = (*_JVM, f"-Dlog4j2.configurationFile={logging}", "-cp", jars.broker_classpath(cache))
-    if not (data / "meta.properties").is_file():
-        _format(directory, java.command(*options), properties)
-    return java.command("-Xms64m", "-Xmx512m", *options, "kafka.Kafka", str(properties))
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One of the cluster, by its number from 1: the port for clients, and the one for controllers."""
+
+    number: int
+    port: int
+    controller: int
+
+    def folder(self, directory: Path) -> Path:
+        """Return where its files are; those of the first are in the cluster's folder itself."""
+        return directory if self.number == 1 else directory / str(self.number)
 
 
-def answers(properties: Mapping[str, Any]) -> str | None:
+def prepare(directory: Path, cluster: Sequence[Broker], java: Java, cache: Path) -> None:
+    """Write the files of all brokers of a cluster, and format the storage of each once.
+
+    Before the first is started: none answers while most are missing. Raises EnvironmentFault.
+    """
+    identity = _identity(directory)
+    with ThreadPoolExecutor(len(cluster)) as pool:
+        list(pool.map(lambda broker: _prepare(directory, cluster, broker, identity, java, cache), cluster))
+
+
+def command(directory: Path, broker: Broker, java: Java, cache: Path) -> list[str]:
+    """Return the command line of a broker whose files are there."""
+    folder = broker.folder(directory)
+    options = _options(folder, cache)
+    return java.command("-Xms64m", "-Xmx512m", *options, "kafka.Kafka", str(folder / _PROPERTIES_FILE))
+
+
+def formatted(directory: Path) -> bool:
+    """Return whether any broker of the cluster has storage there."""
+    return any(
+        True for _ in (*directory.glob("data/meta.properties"), *directory.glob("*/data/meta.properties"))
+    )
+
+
+def answers(properties: Mapping[str, Any], listed: Collection[int] = ()) -> str | None:
     """Return None if a broker with a controller serves metadata, else what is missing.
 
-    `properties` are librdkafka's.
+    `properties` are librdkafka's; `listed` are the ports of brokers that have to be in the cluster.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -80,19 +109,60 @@ def answers(properties: Mapping[str, Any]) -> str | None:
         metadata = AdminClient({**properties, "log_level": 0}).list_topics(timeout=2)
     except KafkaException as error:
         return str(error.args[0].str())
+    if absent := set(listed) - {broker.port for broker in metadata.brokers.values()}:
+        return f"not in the cluster yet: {', '.join(str(port) for port in sorted(absent))}"
     return None if metadata.brokers and metadata.controller_id >= 0 else "no controller yet"
 
 
-def _format(directory: Path, java: list[str], properties: Path) -> None:
-    # The id is on disk before the format: a format cut short is taken up with the same one.
-    identity = directory / "cluster-id"
-    if not identity.is_file():
-        identity.write_text(
-            base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="), encoding="ascii"
-        )
+def _prepare(
+    directory: Path, cluster: Sequence[Broker], broker: Broker, identity: str, java: Java, cache: Path
+) -> None:
+    folder = broker.folder(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    properties = folder / _PROPERTIES_FILE
+    properties.write_text(_properties(cluster, broker, folder / "data"), encoding="utf-8")
+    (folder / _LOGGING_FILE).write_text(_LOGGING, encoding="utf-8")
+    if not (folder / "data" / "meta.properties").is_file():
+        _format(identity, java.command(*_options(folder, cache)), properties)
+
+
+def _options(folder: Path, cache: Path) -> tuple[str, ...]:
+    logging = f"-Dlog4j2.configurationFile={folder / _LOGGING_FILE}"
+    return (*_JVM, logging, "-cp", jars.broker_classpath(cache))
+
+
+def _properties(cluster: Sequence[Broker], broker: Broker, data: Path) -> str:
+    replicas, insync = topics.durability_for(len(cluster))
+    return _PROPERTIES.format(
+        number=broker.number,
+        voters=",".join(f"{each.number}@127.0.0.1:{each.controller}" for each in cluster),
+        port=broker.port,
+        controller=broker.controller,
+        data=data,
+        replicas=replicas,
+        insync=insync,
+    )
+
+
+def _identity(directory: Path) -> str:
+    """Return the id that all brokers of the cluster share, chosen once.
+
+    It is on disk before the first storage is formatted: a format cut short is taken up with the same one.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / "cluster-id"
+    if not file.is_file():
+        unfinished = file.with_suffix(".new")
+        chosen = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        unfinished.write_text(chosen, encoding="ascii")
+        unfinished.replace(file)
+    return file.read_text(encoding="ascii")
+
+
+def _format(identity: str, java: list[str], properties: Path) -> None:
     arguments = [
         "format",
-        f"--cluster-id={identity.read_text(encoding='ascii')}",  # in one: it may begin with a dash
+        f"--cluster-id={identity}",  # in one: it may begin with a dash
         "-c",
         str(properties),
         "--ignore-formatted",

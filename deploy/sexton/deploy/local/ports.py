@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from sexton.schemas.errors import EnvironmentFault
 
-__all__ = ["choose"]
+__all__ = ["assign", "choose"]
 
 # A port of the ephemeral range can be taken by any client between the choice and the server's bind.
 _RANGE = range(20_000, 32_000)
@@ -34,3 +35,24 @@ def choose(count: int) -> list[int]:
     if len(chosen) < count:
         raise EnvironmentFault("no free port on 127.0.0.1")
     return chosen
+
+
+def assign(names: Sequence[str], known: Mapping[str, int], *, running: bool) -> dict[str, int]:
+    """Return a port for each name: the `known` one, which other programs were told, if it can be had.
+
+    While anything of the stack is `running` a known port stays anyway: the settings of what runs hold it.
+    """
+    kept = {name: known[name] for name in names if name in known and (running or _is_free(known[name]))}
+    fresh = [name for name in names if name not in kept]
+    return {**kept, **dict(zip(fresh, choose(len(fresh)), strict=True))}
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as candidate:
+        # As servers do: connections that were closed a moment ago do not keep the port.
+        candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            candidate.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

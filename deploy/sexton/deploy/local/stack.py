@@ -9,46 +9,28 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 
 from sexton.deploy import java, topics
 from sexton.deploy.local import faults_server, interrupts, issuer, kafka, ports, process, s3, state, valkey
 from sexton.deploy.local.process import Process
+from sexton.deploy.local.servers import PartStatus, Server, port_names, servers
+from sexton.deploy.local.wanted import SERVERS, Wanted, parts_left_out
 from sexton.schemas import settings as settings_module
 from sexton.schemas.errors import EnvironmentFault, UsageError
 from sexton.schemas.settings import Settings
 
-__all__ = ["BUCKET", "LOCAL_PARTITIONS", "PARTS", "LocalStack", "PartStatus", "parts_left_out"]
+__all__ = ["BUCKET", "LOCAL_PARTITIONS", "LocalStack"]
 
-SERVERS = ("kafka", "redis", "s3", "issuer")
-PARTS = (*SERVERS, "topics", "bucket")
 BUCKET = "sexton-local"
 
-_PORTS = ("kafka", "kafka-controller", "redis", "s3", "faults", "issuer")
+_PORTS = (*SERVERS, "faults")
 LOCAL_PARTITIONS = 4
 _WRITTEN = ("kafka", "redis", "logs", "checkpoint")
 _READY_SECONDS = 120.0
 _POLL_SECONDS = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class PartStatus:
-    """One server: `state` is `ready`, `starting` (runs, does not answer), `dead`, `down` or `left out`."""
-
-    part: str
-    state: str
-    pid: int | None
-    port: int | None
-    log: Path
-
-
-def parts_left_out(names: Iterable[str]) -> frozenset[str]:
-    """Return the names as a set; raises UsageError for one that is no part."""
-    chosen = frozenset("redis" if name == "valkey" else name for name in names)
-    for name in sorted(chosen - set(PARTS)):
-        raise UsageError(f"no part of the local stack: {name}", hint=f"parts: {', '.join(PARTS)}")
-    return chosen
 
 
 class LocalStack:
@@ -79,25 +61,28 @@ class LocalStack:
         environ: Mapping[str, str] | None = None,
         partitions: int = LOCAL_PARTITIONS,
         faults: Path | None = None,
+        brokers: int | None = None,
+        issuers: int | None = None,
         say: Callable[[str], None] = lambda line: None,
     ) -> LocalStack:
         """Bring every part up that is not up yet and return when each answers.
 
         Parts that already run are left alone; those that died are started again on their old port and data.
         `faults` is a file of rules: a proxy that plays them stands before the store until the stack is ended.
+        `brokers` and `issuers` are how many there are to be; without, as many as the stack has, or one.
         If it fails or is interrupted, what this call started is ended again. Raises EnvironmentFault with the
         last lines of its log when a part does not come up, KeyboardInterrupt after SIGINT, SIGTERM or SIGHUP.
         """
-        chosen = parts_left_out(without)
         if faults is not None:
             faults = faults.expanduser().absolute()
             faults_server.check(faults)
+        wanted = Wanted(parts_left_out(without), faults, brokers, issuers)
         interrupted = threading.Event()
         with state.locked(directory.expanduser().absolute()), interrupts.deferred(interrupted):
             stack = cls(directory, environ, interrupted)
             before = dict(stack._state.processes)
             try:
-                stack._bring_up(chosen, partitions, faults, say)
+                stack._bring_up(wanted, partitions, say)
                 stack._check_interrupted()
             except BaseException as error:
                 stack._end([p for n, p in stack._state.processes.items() if before.get(n) != p])
@@ -116,12 +101,14 @@ class LocalStack:
             "SEXTON_CHECKPOINT": str(self.directory / "checkpoint"),
         }
         if "kafka" not in without:
-            variables["SEXTON_KAFKA_BOOTSTRAP_SERVERS"] = address["kafka"]
+            brokers = [address[server.name] for server in self._servers("kafka")]
+            variables["SEXTON_KAFKA_BOOTSTRAP_SERVERS"] = ",".join(brokers)
         if "redis" not in without:
             variables["SEXTON_REDIS_URL"] = f"redis://{address['redis']}/0"
         if "issuer" not in without:
             variables["SEXTON_ISSUER_BIND"] = address["issuer"]
-            variables["SEXTON_ISSUER_URL"] = f"http://{address['issuer']}"
+            issuers = [f"http://{address[server.name]}" for server in self._servers("issuer")]
+            variables["SEXTON_ISSUER_URL"] = ",".join(issuers)
         if self._state.faults is not None:
             url = f"http://{address['faults']}"
             variables |= {"SEXTON_S3_ENDPOINT_URL": url, "AWS_ENDPOINT_URL_S3": url}
@@ -159,25 +146,22 @@ class LocalStack:
         """The settings that such a program would load."""
         return settings_module.load(self.environment)
 
-    def log(self, part: str) -> Path:
-        """Return where the output of a part goes."""
-        return self.directory / "logs" / f"{part}.log"
+    def log(self, name: str) -> Path:
+        """Return where the output of a server goes."""
+        return self.directory / "logs" / f"{name}.log"
 
-    def pid(self, part: str) -> int:
-        """Return the process id of a part; raises UsageError if it was never started."""
-        return self._process(part).pid
+    def pid(self, name: str) -> int:
+        """Return the process id of a server; raises UsageError if it was never started."""
+        return self._process(name).pid
 
     def status(self) -> list[PartStatus]:
         """Return how each server is, asking it."""
         rows = []
-        for part in (*SERVERS, *(["faults"] if self._state.faults is not None else [])):
-            known = self._state.processes.get(part)
-            port = self._state.ports.get(part)
-            rows.append(
-                PartStatus(
-                    part, self._state_of(part, known), known.pid if known else None, port, self.log(part)
-                )
-            )
+        for server in self._servers(*SERVERS, *(["faults"] if self._state.faults is not None else [])):
+            name = server.name
+            known = self._state.processes.get(name)
+            state, pid = self._state_of(server, known), known.pid if known else None
+            rows.append(PartStatus(name, state, pid, self._state.ports.get(name), self.log(name)))
         return rows
 
     def stop(self) -> None:
@@ -201,9 +185,9 @@ class LocalStack:
         self._state = replace(self._state, faults=None)
         state.save(self.directory, self._state)
 
-    def kill(self, part: str, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to one part; after SIGKILL, return when it is gone."""
-        victim = self._process(part)
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to one server; after SIGKILL, return when it is gone."""
+        victim = self._process(name)
         process.send(victim, number)
         if number == signal.SIGKILL:
             process.stop([victim], term_seconds=5)
@@ -217,10 +201,12 @@ class LocalStack:
         with self._saving:
             self._end([known for started, known in self._state.processes.items() if started == name])
 
-    def restart(self, part: str) -> None:
-        """Start one part again on its port and data, ending it first if it runs; return when it answers."""
-        process.stop([p for n, p in self._state.processes.items() if n == part])
-        self._serve(part, lambda line: None)
+    def restart(self, name: str) -> None:
+        """Start one server again on its port and data, ending it first if it runs; return when it answers."""
+        process.stop([p for n, p in self._state.processes.items() if n == name])
+        for server in self._servers(*_PORTS):
+            if server.name == name:
+                self._serve(server, lambda line: None)
 
     def run(self, name: str, command: list[str], environment: Mapping[str, str]) -> Process:
         """Start one more process that ends with the stack, its output in `logs/<name>.log`."""
@@ -253,104 +239,122 @@ class LocalStack:
                 )
             time.sleep(_POLL_SECONDS)
 
-    def _bring_up(
-        self, without: frozenset[str], partitions: int, faults: Path | None, say: Callable[[str], None]
-    ) -> None:
-        self._check_needs(without, faults)
-        self._settle_ports(without)
-        self._settle_faults(faults)
-        first = [part for part in ("kafka", "redis", "s3") if part not in without]
-        self._together([lambda part=part: self._serve(part, say) for part in first])  # type: ignore[misc]
+    def _bring_up(self, wanted: Wanted, partitions: int, say: Callable[[str], None]) -> None:
+        wanted.check(self._environ)
+        self._settle(wanted)
+        without = wanted.without
+        if "kafka" not in without:
+            kafka.prepare(self._kafka, self._cluster, self._java, self._cache)
+        self._serve_together([part for part in ("kafka", "redis", "s3") if part not in without], say)
         if {"kafka", "topics"}.isdisjoint(without):
-            self._check_interrupted()
             self._create_topics(partitions, say)
         if {"s3", "bucket"}.isdisjoint(without):
             s3.create_bucket(self.store_url, BUCKET)
             say(f"bucket: {BUCKET}")
         if self._state.faults is not None:
-            self._together([lambda: self._serve("faults", say)])
+            self._serve_together(["faults"], say)
         if "issuer" not in without:
-            self._together([lambda: self._serve("issuer", say)])
+            self._serve_together(["issuer"], say)
 
-    def _check_needs(self, without: frozenset[str], faults: Path | None) -> None:
-        if faults is not None and "s3" in without and not self._environ.get("SEXTON_S3_ENDPOINT_URL"):
-            raise UsageError(
-                "faults need a store to stand before, and s3 is left out",
-                hint="set SEXTON_S3_ENDPOINT_URL to the store that is used instead",
-            )
-        for part, variable in (("kafka", "SEXTON_KAFKA_BOOTSTRAP_SERVERS"), ("redis", "SEXTON_REDIS_URL")):
-            if part in without and "issuer" not in without and not self._environ.get(variable):
-                raise UsageError(
-                    f"the issuer needs a part that is left out: {part}",
-                    hint=f"set {variable}, or leave the issuer out too",
-                )
-
-    def _settle_ports(self, without: frozenset[str]) -> None:
+    def _settle(self, wanted: Wanted) -> None:
+        """Note what is to run, and where, before anything of it is started."""
+        counts = wanted.counts(self._state.servers, formatted=kafka.formatted(self._kafka))
+        faults = str(wanted.faults) if wanted.faults is not None else None
         running = any(process.alive(known) for known in self._state.processes.values())
-        # The port stays while anything runs: other programs were told it, and the issuer's settings hold it.
-        known = dict(self._state.ports) if running else {}
-        fresh = [name for name in _PORTS if name not in known]
-        chosen = {**known, **dict(zip(fresh, ports.choose(len(fresh)), strict=True))}
-        faults = self._state.faults if running else None
-        self._state = replace(self._state, ports=chosen, without=without, faults=faults)
-        state.save(self.directory, self._state)
-
-    def _settle_faults(self, faults: Path | None) -> None:
+        if faults is None and running:
+            faults = self._state.faults
+        kept = {server.name for server in servers(_PORTS, counts)}
+        surplus = {server.name for server in self._servers(*_PORTS)} - kept
         # A proxy that runs stays where it is, as ports do; another file is another proxy.
-        if faults is None or str(faults) == self._state.faults:
-            return
-        self.end("faults")
-        self._state = replace(self._state, faults=str(faults))
+        for name in (*surplus, *(["faults"] if faults != self._state.faults else [])):
+            self.end(name)
+        self._state = replace(
+            self._state,
+            ports=ports.assign(port_names(_PORTS, counts), self._state.ports, running=running),
+            without=wanted.without,
+            faults=faults,
+            servers=counts,
+        )
         state.save(self.directory, self._state)
 
     def _create_topics(self, partitions: int, say: Callable[[str], None]) -> None:
+        self._check_interrupted()
+        # Topics get as many copies as their maker sees brokers: with one unseen it may be a single copy.
+        listed = [broker.port for broker in self._cluster]
+        for server in self._servers("kafka"):
+            address = {"bootstrap.servers": f"127.0.0.1:{self._state.ports[server.name]}"}
+            probe = partial(kafka.answers, address, listed=listed)
+            self.wait_ready(server.name, self._process(server.name), probe)
         created = topics.create_installation(self.settings, partitions=partitions)
         say(f"topics: {len(created)} created" if created else "topics: all there")
 
-    def _serve(self, part: str, say: Callable[[str], None]) -> None:
-        probe = self._probe(part)
-        known = self._state.processes.get(part)
+    def _serve_together(self, parts: list[str], say: Callable[[str], None]) -> None:
+        self._together([partial(self._serve, server, say) for server in self._servers(*parts)])
+
+    def _serve(self, server: Server, say: Callable[[str], None]) -> None:
+        name, probe = server.name, self._probe(server)
+        known = self._state.processes.get(name)
         if known is None or not process.alive(known):
             begun = time.monotonic()
-            command = self._command(part)
+            command = self._command(server)
             self._check_interrupted()
-            known = self.run(part, command, self.environment)
-            self.wait_ready(part, known, probe)
-            say(f"{part}: ready on port {self._state.ports[part]} ({time.monotonic() - begun:.1f} s)")
+            known = self.run(name, command, self._environment_of(server))
+            self.wait_ready(name, known, probe)
+            say(f"{name}: ready on port {self._state.ports[name]} ({time.monotonic() - begun:.1f} s)")
         else:
-            self.wait_ready(part, known, probe)
-            say(f"{part}: found on port {self._state.ports[part]}")
+            self.wait_ready(name, known, probe)
+            say(f"{name}: found on port {self._state.ports[name]}")
 
-    def _command(self, part: str) -> list[str]:
-        port = self._state.ports[part]
-        if part == "kafka":
-            cache = self.settings.cache_dir.expanduser()
-            controller = self._state.ports["kafka-controller"]
-            return kafka.command(
-                self.directory / "kafka", port, controller, java.find(cache, self._environ), cache
-            )
-        if part == "redis":
+    def _environment_of(self, server: Server) -> dict[str, str]:
+        if server.part != "issuer":
+            return self.environment
+        return {**self.environment, "SEXTON_ISSUER_BIND": f"127.0.0.1:{self._state.ports[server.name]}"}
+
+    def _command(self, server: Server) -> list[str]:
+        port = self._state.ports[server.name]
+        if server.part == "kafka":
+            return kafka.command(self._kafka, self._cluster[server.number - 1], self._java, self._cache)
+        if server.part == "redis":
             return valkey.command(self.directory / "redis", port)
-        if part == "faults":
+        if server.part == "faults":
             assert self._state.faults is not None
-            if self.store_url == f"http://127.0.0.1:{port}":
-                raise UsageError(
-                    "the proxy would stand before itself", hint="set SEXTON_S3_ENDPOINT_URL to the store"
-                )
             return faults_server.command(port, self.store_url, Path(self._state.faults), self.requests_log)
-        return s3.command(port) if part == "s3" else issuer.command()
+        return s3.command(port) if server.part == "s3" else issuer.command()
 
-    def _probe(self, part: str) -> Callable[[], str | None]:
-        port = self._state.ports[part]
+    def _probe(self, server: Server) -> Callable[[], str | None]:
+        port = self._state.ports[server.name]
         address = f"127.0.0.1:{port}"
         probes: dict[str, Callable[[], str | None]] = {
-            "kafka": lambda: kafka.answers({"bootstrap.servers": address}),
+            "kafka": lambda: kafka.answers({"bootstrap.servers": address}, listed=[port]),
             "redis": lambda: valkey.answers(port),
             "s3": lambda: s3.answers(f"http://{address}"),
             "faults": lambda: faults_server.answers(port),
             "issuer": lambda: issuer.answers(f"http://{address}"),
         }
-        return probes[part]
+        return probes[server.part]
+
+    @property
+    def _kafka(self) -> Path:
+        return self.directory / "kafka"
+
+    @property
+    def _cache(self) -> Path:
+        return self.settings.cache_dir.expanduser()
+
+    @cached_property
+    def _java(self) -> java.Java:
+        return java.find(self._cache, self._environ)
+
+    @property
+    def _cluster(self) -> list[kafka.Broker]:
+        held = self._state.ports
+        return [
+            kafka.Broker(each.number, held[each.name], held[each.controller])
+            for each in self._servers("kafka")
+        ]
+
+    def _servers(self, *parts: str) -> list[Server]:
+        return servers(parts, self._state.servers)
 
     def _together(self, jobs: list[Callable[[], None]]) -> None:
         """Run jobs side by side and return when all are done; when one fails, the others stop waiting."""
@@ -369,18 +373,18 @@ class LocalStack:
         if self._interrupted.is_set() or self._given_up.is_set():
             raise EnvironmentFault("the start was given up")
 
-    def _process(self, part: str) -> Process:
+    def _process(self, name: str) -> Process:
         try:
-            return self._state.processes[part]
+            return self._state.processes[name]
         except KeyError:
-            raise UsageError(f"was never started: {part}") from None
+            raise UsageError(f"was never started: {name}") from None
 
-    def _state_of(self, part: str, known: Process | None) -> str:
+    def _state_of(self, server: Server, known: Process | None) -> str:
         if known is None:
-            return "left out" if part in self._state.without else "down"
+            return "left out" if server.part in self._state.without else "down"
         if not process.alive(known):
             return "dead"
-        return "ready" if self._probe(part)() is None else "starting"
+        return "ready" if self._probe(server)() is None else "starting"
 
     def _end(self, doomed: Iterable[Process]) -> None:
         gone = list(doomed)

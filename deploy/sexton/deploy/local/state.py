@@ -15,18 +15,24 @@ from sexton.schemas.errors import EnvironmentFault, UsageError
 
 __all__ = ["State", "forget", "load", "locked", "save"]
 
-_VERSION = 1
+# An older one knows one server of each part, and would leave out a broker that it does not know: it reads
+# this form no more. What it wrote itself is read.
+_VERSION = 2
+_ONE_OF_EACH = 1
 _LOCK = "lock"
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Ports by purpose, processes by part, the parts that were left out, and the file of faults to play."""
+    """Ports by purpose, processes by name, the parts that were left out, the file of faults to play, and how
+    many servers a part has that may have several.
+    """
 
     ports: Mapping[str, int] = field(default_factory=dict)
     processes: Mapping[str, Process] = field(default_factory=dict)
     without: frozenset[str] = frozenset()
     faults: str | None = None
+    servers: Mapping[str, int] = field(default_factory=dict)
 
 
 def load(directory: Path) -> State:
@@ -43,12 +49,14 @@ def load(directory: Path) -> State:
         raise _unusable(directory, error) from error
     try:
         raw = json.loads(text)
-        if raw["version"] != _VERSION:
+        if raw["version"] not in (_ONE_OF_EACH, _VERSION):
             raise ValueError(f"version {raw['version']}")
+        servers = {} if raw["version"] == _ONE_OF_EACH else raw["servers"]
         processes = {
             name: Process(int(entry["pid"]), str(entry["start"])) for name, entry in raw["processes"].items()
         }
-        return State(dict(raw["ports"]), processes, frozenset(raw["without"]), raw.get("faults"))
+        counts = {part: int(count) for part, count in servers.items()}
+        return State(dict(raw["ports"]), processes, frozenset(raw["without"]), raw.get("faults"), counts)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise EnvironmentFault(
             f"the local stack's state cannot be read: {path}: {error}",
@@ -66,6 +74,7 @@ def save(directory: Path, state: State) -> None:
         },
         "without": sorted(state.without),
         "faults": state.faults,
+        "servers": dict(state.servers),
     }
     path = _path(directory)
     unfinished = path.with_suffix(f".{os.getpid()}")

@@ -28,6 +28,8 @@ _MOVING = (  # made a moment ago, or between two leaders
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError._UNKNOWN_PARTITION,
+    KafkaError._TIMED_OUT,  # of the one that is asked; another one may lead
+    KafkaError._DESTROY,  # the client has let go of the one that it asked
 )
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _AGAIN_S = 0.05
@@ -170,22 +172,33 @@ class Reader:
         raise (CutOff if error.code() in CUT_OFF else KafkaUnavailable)(f"{self._what}: {error.str()}")
 
     def _ask(self, ask: Callable[[float], _T | None], timeout_s: float) -> _T:
-        """Return what the brokers answer, asked again while leaders move."""
+        """Return what the brokers answer, asked again while leaders move.
+
+        The client goes on asking the leader that it knows, dead for long or not, until it is made to look who
+        leads now: each try has a half of the time that is left, so that there is some for another one.
+        """
         until = time.monotonic() + timeout_s
         while True:
+            left_s = until - time.monotonic()
             try:
-                answer = ask(max(until - time.monotonic(), _LEAST_S))
+                answer = ask(max(left_s / 2, _LEAST_S))
             except KafkaException as error:
-                kafka = error.args[0]
-                if kafka.code() in _ABSENT:
+                code = error.args[0].code()
+                if code in _ABSENT:
                     raise NoSuchTopic(f"no such topic: {self._topic}") from error
-                if kafka.code() not in _MOVING or time.monotonic() >= until:
-                    raise KafkaUnavailable(f"{self._what}: {kafka.str()}") from error
+                if code not in _MOVING or left_s < _AGAIN_S:
+                    raise KafkaUnavailable(f"{self._what}: {error.args[0].str()}") from error
                 time.sleep(_AGAIN_S)
+                self._look_who_leads(left_s / 2)
                 continue
             if answer is None:
                 raise KafkaUnavailable(f"{self._what}: no answer in time")
             return answer
+
+    def _look_who_leads(self, timeout_s: float) -> None:
+        # What cannot be found out now is asked for again by the next try, or said by it.
+        with suppress(KafkaException):
+            self._consumer.list_topics(self._topic, timeout=max(timeout_s / 2, _LEAST_S))
 
 
 def _that_counts(batch: Sequence[Message]) -> list[Message]:

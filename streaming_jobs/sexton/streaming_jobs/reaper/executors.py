@@ -23,9 +23,10 @@ from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.registry import Registry
 from sexton.schemas.settings import Settings
 from sexton.storage import Kind, ObjectStore, StoreRefused, StoreSettings
+from sexton.streaming_jobs.cluster import has_executors
 from sexton.streaming_jobs.reaper.judge import parse_allow
 
-__all__ = ["ExecutorsUnfit", "Lack", "cause_of", "check_executors", "has_executors", "lacks"]
+__all__ = ["ExecutorsUnfit", "Lack", "cause_of", "check_executors", "lacks"]
 
 _HINT = "executors have an environment of their own: docs/operating.md, 'Executors'"
 _CAUSES = (
@@ -54,11 +55,6 @@ class Lack:
     what: str
     hint: str | None
     passes: bool
-
-
-def has_executors(master: str) -> bool:
-    """Return whether tasks run in other processes than the driver's, as the master's URL says."""
-    return master != "local" and not master.startswith("local[")
 
 
 def check_executors(spark: SparkSession, settings: Settings) -> None:

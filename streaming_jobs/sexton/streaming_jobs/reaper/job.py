@@ -17,15 +17,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sexton.schemas import records
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.schemas.kafka.admin import Cluster
+from sexton.schemas.masking import masked
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs.reaper.batch import MicroBatches
 from sexton.streaming_jobs.reaper.deferred.consumer import DeferredConsumer
 from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue, Place, waiting_text
 from sexton.streaming_jobs.reaper.executors import check_executors
 from sexton.streaming_jobs.reaper.faults import QueryFailed, fault_of, query_failed
+from sexton.streaming_jobs.reaper.judge import parse_allow
 from sexton.streaming_jobs.reaper.preflight import (
     bind_checkpoint,
     check_nothing_lost,
+    check_place,
     check_topics,
     deferred_place,
     open_delay_queue,
@@ -65,6 +68,8 @@ class Reaper:
         anything is read.
         """
         path = checkpoint_of(self.settings)
+        if warning := check_place(path, parse_allow(self.settings.allow)):
+            self.progress.note("checkpoint_in_reach", checkpoint=masked(path), warning=warning)
         cluster = Cluster(self.settings)
         binding = check_topics(self.settings, cluster, self.progress.note)
         check_executors(self.spark, self.settings)
@@ -77,7 +82,9 @@ class Reaper:
             place = deferred_place(self.settings, cluster)
             start, is_new = bind_checkpoint(self.settings, checkpoint, binding, cluster, place)
             if is_new:
-                self.progress.note("new_checkpoint", path=path, reads_from="the beginning of each partition")
+                self.progress.note(
+                    "new_checkpoint", path=masked(path), reads_from="the beginning of each partition"
+                )
             self.progress.start(start)
             delay_queue = self._open_delay_queue(checkpoint, place, cluster)
             try:
@@ -134,7 +141,7 @@ class Reaper:
     ) -> None:
         query = self._start(path, batches, earlier)
         deferred_consumer.on_failure = query.stop
-        self.progress.note("ready", checkpoint=path, metrics_port=self.metrics_port)
+        self.progress.note("ready", checkpoint=masked(path), metrics_port=self.metrics_port)
         if not self.once:
             deferred_consumer.start()
         try:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from sexton.schemas import records
-from sexton.schemas.errors import SextonError
+from sexton.schemas.errors import InvalidSettings, SextonError
 from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.registry import open_codec
 from sexton.schemas.settings import Settings
@@ -18,6 +18,7 @@ from sexton.streaming_jobs.reaper.deferred.delay_queue import (
     parse_uncertain,
     parse_waiting,
 )
+from sexton.streaming_jobs.reaper.judge import Allowed
 from sexton.streaming_jobs.reaper.recovery.binding import Binding, check_binding, check_retention
 from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint
 from sexton.streaming_jobs.reaper.recovery.receipts import catch_up_of
@@ -26,6 +27,7 @@ __all__ = [
     "TopicsUnsafe",
     "bind_checkpoint",
     "check_nothing_lost",
+    "check_place",
     "check_topics",
     "deferred_place",
     "open_delay_queue",
@@ -42,6 +44,26 @@ class TopicsUnsafe(SextonError):
 
 def _log(event: str, **values: str) -> None:
     logging.getLogger(__name__).warning("%s: %s", event, values)
+
+
+def check_place(path: str, allow: Allowed) -> str | None:
+    """Return a warning where intents may name what lies in the checkpoint; raise InvalidSettings where the
+    allow-list names its place.
+    """
+    scheme, _, rest = path.partition("://")
+    if scheme not in ("s3", "s3a", "s3n"):
+        return None
+    bucket, _, key = rest.partition("/")
+    folder = f"{key.strip('/')}/".lstrip("/")
+    if not allow:
+        return f"SEXTON_ALLOW is empty: an intent may name what lies under {bucket}/{folder}"
+    for allowed, prefix in allow:
+        if allowed == bucket and (folder.startswith(prefix) or prefix.startswith(folder)):
+            raise InvalidSettings(
+                f"the checkpoint lies where intents may delete: {bucket}/{prefix}",
+                hint="set SEXTON_CHECKPOINT to a place outside SEXTON_ALLOW, best in a bucket of its own",
+            )
+    return None
 
 
 def check_topics(settings: Settings, cluster: Cluster, report: Callable[..., None] = _log) -> Binding:

@@ -19,7 +19,8 @@ class StopRequested(Exception):  # control flow of the job, not an error for cal
 
 
 class StopFlag:
-    """Set by SIGTERM and SIGINT; a second signal, or the grace limit, abandons the running micro-batch.
+    """Set by SIGTERM and SIGINT, here or to the JVM; a second one, or the grace limit, abandons the running
+    micro-batch.
 
     An abandoned micro-batch has committed nothing: it is processed again at the next start, with the same
     verdicts. What it has deleted stays deleted; its receipts are written then.
@@ -29,6 +30,7 @@ class StopFlag:
         self._grace_s = grace_s
         self._abandon = abandon
         self._event = threading.Event()
+        self._told: set[str] = set()
 
     def install(self) -> None:
         """Take SIGTERM and SIGINT; to be called in the main thread."""
@@ -53,9 +55,20 @@ class StopFlag:
         if self._event.is_set():
             raise StopRequested
 
+    def told_by_jvm(self) -> None:
+        """Take a signal that the JVM has got; called in any thread."""
+        self._take("the JVM")
+
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._event.is_set():
+        self._take("this process")
+
+    def _take(self, to: str) -> None:
+        # What is sent to all processes at once comes here from each of them, and is one request.
+        if to in self._told:
             self._give_up("as asked twice")
+            return
+        self._told.add(to)
+        if self._event.is_set():
             return
         self._event.set()
         timer = threading.Timer(self._grace_s, self._give_up, args=(f"after {self._grace_s:g} s",))

@@ -82,11 +82,11 @@ def advance(
     try:
         return _advance(store, bucket, guards, dry=dry)
     except ListingFault as fault:
-        return Advanced(dict.fromkeys(guards, Wait("boundary-unknown", str(fault))))
+        return _all_wait(guards, str(fault))
     except (StoreRefused, EnvironmentFault) as error:
         if not dry and (not isinstance(error, StoreRefused) or is_about_more(error)):
             raise
-        return Advanced(dict.fromkeys(guards, Wait("boundary-unknown", str(error))))
+        return _all_wait(guards, str(error))
 
 
 def _advance(store: PacedDeleter, bucket: str, guards: Collection[BoundaryGuard], *, dry: bool) -> Advanced:
@@ -103,6 +103,12 @@ def _advance(store: PacedDeleter, bucket: str, guards: Collection[BoundaryGuard]
         return Advanced({**refused, **dict.fromkeys(left, unsafe)})
     raised = _raise(store, bucket, space, left, dry=dry)
     return Advanced({**refused, **raised.told}, raised.writes)
+
+
+def _all_wait(
+    guards: Collection[BoundaryGuard], detail: str, writes: int = 0, *, reason: str = "boundary-unknown"
+) -> Advanced:
+    return Advanced(dict.fromkeys(guards, Wait(reason, detail)), writes)
 
 
 # -- the newest file
@@ -205,21 +211,21 @@ def _raise(
         try:
             stands = _read(store, bucket, space)
         except InvalidFormat as error:
-            why = Wait("boundary-unreadable", f"{space.boundary_key!r}: {error}")
-            return Advanced(dict.fromkeys(guards, why), writes)
+            why = f"{space.boundary_key!r}: {error}"
+            return _all_wait(guards, why, writes, reason="boundary-unreadable")
         except NoReply as error:
             if state_of(error).kind is Kind.ENVIRONMENT:
                 raise
             # What cannot be read of one object (a body that is too long) is no fault of its bucket.
-            return Advanced(dict.fromkeys(guards, Wait("boundary-unknown", str(error))), writes)
+            return _all_wait(guards, str(error), writes)
         told, target = decide(guards, stands.value, exists=stands.etag is not None)
         if target is None or dry:
             return Advanced(told, writes)
         if _put(store, bucket, space, stands, target):
             return Advanced(told, writes + 1)
         # Others were ahead, or nobody knows: what stands there now decides.
-    why = Wait("boundary-unknown", f"{space.boundary_key!r} could not be raised: others were ahead each time")
-    return Advanced(dict.fromkeys(guards, why), _MOST_TRIES)
+    why = f"{space.boundary_key!r} could not be raised: others were ahead each time"
+    return _all_wait(guards, why, _MOST_TRIES)
 
 
 def _read(store: PacedDeleter, bucket: str, space: Namespace) -> _Stands:

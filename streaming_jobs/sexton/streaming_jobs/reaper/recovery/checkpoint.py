@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sexton.schemas.errors import InvalidSettings
+from sexton.schemas.masking import masked
 from sexton.streaming_jobs.reaper.recovery.binding import (
     BINDING,
     HINT_DAMAGED,
@@ -36,6 +37,7 @@ _ID_LENGTH = 32  # of a UUID in hexadecimal digits
 _READS = 20
 _READ_AGAIN_S = 0.1
 _BAD_CHECKSUM = "ChecksumException"
+_CONDITIONAL = "fs.option.create.conditional.overwrite"
 _SHORTEST = len("v1\n{}")
 _SPARKS = ("commits", "offsets", "sources", "state", "lost+found")  # Spark's, and a new volume's own
 _STARTED = "sources/0/0"  # where the first micro-batch starts
@@ -43,7 +45,7 @@ _STARTED = "sources/0/0"  # where the first micro-batch starts
 
 _HINT_SCHEME = (
     "a path without a scheme is local; for s3a and others Spark needs a package: docs/operating.md,"
-    " 'No checkpoint is set'"
+    " 'A checkpoint on S3'"
 )
 
 
@@ -93,7 +95,7 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, path: str, topic: str) -> None:
         self._topic = topic
-        self._name = path
+        self._name = masked(path)
         jvm: Any = spark._jvm
         self._jvm = jvm
         try:
@@ -101,7 +103,7 @@ class Checkpoint:
             self._fs = self._root.getFileSystem(spark._jsc.hadoopConfiguration())
         except Py4JJavaError as error:
             raise InvalidSettings(
-                f"Spark cannot open the checkpoint: {path}: {_java_message(error)}", hint=_HINT_SCHEME
+                f"Spark cannot open the checkpoint: {self._name}: {_java_message(error)}", hint=_HINT_SCHEME
             ) from error
 
     def identity(self) -> str:
@@ -272,7 +274,12 @@ class Checkpoint:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
 
     def _write(self, path: Any, text: str, *, overwrite: bool) -> None:
-        out = self._fs.create(path, overwrite)
+        builder = self._fs.createFile(path).recursive().overwrite(overwrite)
+        if not overwrite:
+            # On an object store the look and the write are two requests, and two reapers could each believe
+            # that theirs was the first: then each has a lock of its own. Others refuse by themselves.
+            builder = builder.opt(_CONDITIONAL, True)
+        out = builder.build()
         try:
             out.write(bytearray(text.encode()))
         finally:

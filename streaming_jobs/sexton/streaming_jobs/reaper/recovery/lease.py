@@ -15,16 +15,15 @@ from dataclasses import dataclass, field
 from sexton.schemas.errors import EnvironmentFault, KafkaUnavailable
 from sexton.schemas.kafka.admin import Member
 
-__all__ = ["CONFIRMED_S", "SESSION_S", "Clocks", "Holder", "Lease", "LockLost", "age_s", "clocks"]
+__all__ = ["CONFIRMED_S", "Clocks", "Holder", "Lease", "LockLost", "age_s", "clocks", "session_s"]
 
-SESSION_S = 6.0
-"""Kafka gives the lock to somebody else when the driver was silent for so long: the least by default."""
-
-CONFIRMED_S = SESSION_S / 2
-"""For so long an answer of Kafka's is accepted."""
+CONFIRMED_S = 3.0
+"""For so long an answer of Kafka's is accepted: half of the shortest time after which the lock can move."""
 
 _ANSWER_S = 10.0
 _AGAIN_S = 0.1
+_SESSION_S = 6.0  # the least that brokers allow by default
+_FAILOVER_S = 20.0
 _LOST = "the lock on the checkpoint is lost: another reaper may have taken it over"
 _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -36,6 +35,16 @@ class LockLost(EnvironmentFault):
 
     def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
         super().__init__(message or _LOST, hint=hint)
+
+
+def session_s(brokers: int) -> float:
+    """Return for how long the driver may be silent before Kafka gives the lock to somebody else.
+
+    With one broker nobody takes its place, and a short time lets a driver that was killed be replaced soon.
+    Of several, the one that keeps the lock may die: the others miss it after nine seconds by default
+    (`broker.session.timeout.ms`), and the driver has to find and reach its successor in the rest.
+    """
+    return _SESSION_S if brokers == 1 else _FAILOVER_S
 
 
 @dataclass(frozen=True, slots=True)

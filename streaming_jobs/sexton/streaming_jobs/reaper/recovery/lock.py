@@ -22,11 +22,11 @@ from sexton.schemas.errors import KafkaUnavailable, SextonError
 from sexton.schemas.kafka import refusals
 from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
-from sexton.streaming_jobs.reaper.recovery.lease import SESSION_S, Holder, Lease, LockLost
+from sexton.streaming_jobs.reaper.recovery.lease import Holder, Lease, LockLost, session_s
 
 __all__ = ["CheckpointLock", "CheckpointLocked"]
 
-_WAIT_S = 12.0  # a holder that was killed is noticed within this
+_SESSIONS = 2  # a holder that was killed is noticed within so many
 _ASK_S = 0.3
 
 
@@ -49,21 +49,22 @@ class CheckpointLock:
         self._said: Any = None  # the last one that did not
         self._lease: Lease
 
-    def acquire(self, wait_s: float = _WAIT_S) -> None:
-        """Take the lock.
+    def acquire(self, wait_s: float | None = None) -> None:
+        """Take the lock; a holder that was killed is waited for, unless another time is given.
 
         Raises CheckpointLocked that names the holder, KafkaUnavailable with the brokers' own word when they
         do not let it be taken, or do not answer.
         """
-        self._thread = threading.Thread(target=self._run, name="sexton-lock", daemon=True)
+        session = session_s(Cluster(self._settings).brokers())
+        self._thread = threading.Thread(target=self._run, args=(session,), name="sexton-lock", daemon=True)
         self._thread.start()
-        deadline = time.monotonic() + wait_s
+        deadline = time.monotonic() + (_SESSIONS * session if wait_s is None else wait_s)
         while not self._held.wait(0.05):
             if self._failure is None and time.monotonic() < deadline:
                 continue
             failure = self._failure
             try:
-                holder = "" if failure is not None else self._holder()
+                holder = "" if failure is not None else self._holder(session)
             finally:
                 self.release()
             if holder:
@@ -71,7 +72,7 @@ class CheckpointLock:
             raise _not_lockable(failure or self._said)
 
     def await_free(
-        self, report: Callable[[str], None], pause: Callable[[float], bool], wait_s: float = _WAIT_S
+        self, report: Callable[[str], None], pause: Callable[[float], bool], wait_s: float | None = None
     ) -> None:
         """Return once nobody holds the lock, or cannot be said to; it is not taken, `acquire` decides.
 
@@ -79,7 +80,10 @@ class CheckpointLock:
         `pause` waits for some seconds, and returns whether to give up waiting. Raises CheckpointLocked that
         names the holder, KafkaUnavailable.
         """
-        cluster, deadline, message = Cluster(self._settings), time.monotonic() + wait_s, False
+        cluster, message = Cluster(self._settings), False
+        if wait_s is None:
+            wait_s = _SESSIONS * session_s(cluster.brokers())
+        deadline = time.monotonic() + wait_s
         while holder := self._named(cluster):
             if time.monotonic() > deadline:
                 raise _locked(holder)
@@ -116,14 +120,14 @@ class CheckpointLock:
             return False
         return False
 
-    def _run(self) -> None:
+    def _run(self, session: float) -> None:
         # Not the reader of topics: membership of the group is all that is wanted, no record is read.
         consumer = Consumer(
             self._settings.kafka(
                 **{
                     "group.id": self.group,
                     "client.id": f"{socket.gethostname()}/{os.getpid()}",
-                    "session.timeout.ms": int(SESSION_S * 1000),
+                    "session.timeout.ms": int(session * 1000),
                     "heartbeat.interval.ms": 1000,
                     # The only strategy that leaves the partition with its holder when a second one comes.
                     "partition.assignment.strategy": "cooperative-sticky",
@@ -165,11 +169,11 @@ class CheckpointLock:
         if self._held.is_set() and not self._closing.is_set():
             self.lost.set()
 
-    def _holder(self) -> str:
+    def _holder(self, session: float) -> str:
         """Name who holds the lock, "" if nobody is said to: in the middle of a rebalance Kafka does not say,
         so it is asked again for a while.
         """
-        cluster, deadline = Cluster(self._settings), time.monotonic() + SESSION_S
+        cluster, deadline = Cluster(self._settings), time.monotonic() + session
         while not (holder := self._named(cluster)) and time.monotonic() < deadline:
             time.sleep(0.1)
         return holder

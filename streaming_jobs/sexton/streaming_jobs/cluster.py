@@ -1,0 +1,98 @@
+"""Spark's settings where tasks run on a cluster: what executors are given, how their death is noticed.
+
+Where spark-submit has set one, that stands: these are defaults.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Mapping
+
+from sexton.schemas.errors import EnvironmentFault, InvalidSettings
+from sexton.schemas.settings import Settings
+from sexton.streaming_jobs.pack import ARCHIVE, PYTHON, Pack, open_pack
+from sexton.streaming_jobs.submitted import is_submitted
+
+__all__ = [
+    "DAEMON",
+    "check_master",
+    "defaults",
+    "has_executors",
+    "pack_of",
+    "worker_python",
+]
+
+DAEMON = "sexton.streaming_jobs.worker_daemon"
+_CONNECT_S = 5.0
+
+
+def has_executors(master: str) -> bool:
+    """Return whether tasks run in other processes than the driver's, as the master's URL says."""
+    return master != "local" and not master.startswith("local[")
+
+
+def pack_of(settings: Settings) -> Pack | None:
+    """Return the pack for executors, None where none is named; raises InvalidSettings for an unfit one."""
+    return open_pack(settings.spark_pack) if settings.spark_pack is not None else None
+
+
+def check_master(settings: Settings) -> None:
+    """Return when the cluster may be tried; nothing of Spark is started.
+
+    Raises InvalidSettings where spark-submit has chosen a master before, and for an unfit pack,
+    EnvironmentFault when no master of a standalone cluster can be reached: Spark itself takes a minute, and
+    its words are of something else.
+    """
+    if settings.spark_master is None:
+        return
+    if is_submitted():
+        raise InvalidSettings(
+            "spark-submit has chosen the master already, and SEXTON_SPARK_MASTER is set",
+            hint="give spark-submit --master and the pack's options, or run `sexton reaper run` by itself",
+        )
+    pack_of(settings)
+    scheme, _, addresses = settings.spark_master.partition("://")
+    if scheme != "spark":
+        return
+    failures = [_reach(address) for address in addresses.split(",")]
+    if all(failures):
+        raise EnvironmentFault(
+            f"no master of the Spark cluster can be reached: {'; '.join(map(str, failures))}",
+            hint="is it up, and SEXTON_SPARK_MASTER right? docs/cluster.md",
+        )
+
+
+def worker_python(conf: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """Return the Python of the workers, for `PYSPARK_PYTHON`, unless that is set.
+
+    In local mode workers are processes of this machine, with the packages of this environment. On a cluster
+    the path of this Python means nothing: the one of the pack is taken where that is given, else the name
+    that Spark itself would look for.
+    """
+    if given := environ.get("PYSPARK_PYTHON"):
+        return given
+    if not has_executors(conf.get("spark.master", "local")):
+        return sys.executable
+    archives = conf.get("spark.archives", "").split(",")
+    return PYTHON if any(name.endswith(f"#{ARCHIVE}") for name in archives) else "python3"
+
+
+def defaults(conf: Mapping[str, str], python: str) -> dict[str, str]:
+    """Return Spark's settings for workers that have this Python, in local mode or on a cluster."""
+    # The parent of the Python workers is started before Spark has handed out any zip: on a cluster it is
+    # known to have this package where that comes with the Python.
+    ours = python == PYTHON or not has_executors(conf.get("spark.master", "local"))
+    return {"spark.python.daemon.module": DAEMON} if ours else {}
+
+
+def _reach(address: str) -> str | None:
+    """Return why a master cannot be reached, None when it can."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return f"{address}: not HOST:PORT"
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S):
+            return None
+    except OSError as error:
+        return f"{address}: {error.strerror or error}"

@@ -1,0 +1,99 @@
+"""What executors on a cluster need, as a folder that `sexton deploy pack` makes and the driver hands out."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from sexton.schemas.errors import InvalidSettings
+
+__all__ = ["ARCHIVE", "PYTHON", "Made", "Pack", "here", "is_pack", "open_pack"]
+
+ARCHIVE = "environment"
+"""The name under which Spark unpacks the archive in the working folder of an executor."""
+
+PYTHON = f"./{ARCHIVE}/bin/python"
+"""The Python of the archive, as a worker finds it."""
+
+_NOTE = "pack.json"
+_AGAIN = "make it anew with the versions of this machine: sexton deploy pack"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The versions that a pack was made with: those of the driver have to be the same.
+
+    `python` is major and minor version, which Spark compares too.
+    """
+
+    sexton: str
+    python: str
+    spark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A folder with an archive of packages and Sexton, Sexton alone as a zip, and the connector's jars."""
+
+    folder: Path
+    made: Made
+
+    @property
+    def archive(self) -> Path:
+        """A virtual environment, for `spark.archives`."""
+        return self.folder / f"{ARCHIVE}.tar.gz"
+
+    @property
+    def code(self) -> Path:
+        """Sexton without the packages that it imports, for `spark.submit.pyFiles`."""
+        return self.folder / f"sexton-{self.made.sexton}.zip"
+
+    @property
+    def jars(self) -> list[Path]:
+        """Spark's Kafka connector, for `spark.jars`."""
+        return sorted((self.folder / "jars").glob("*.jar"))
+
+    def spark_options(self) -> dict[str, str]:
+        """Return the settings of Spark by which executors get the pack and use it."""
+        return {
+            "spark.archives": f"{self.archive}#{ARCHIVE}",
+            "spark.jars": ",".join(map(str, self.jars)),
+            "spark.pyspark.python": PYTHON,
+        }
+
+    def note(self) -> None:
+        """Write down what the pack was made with, as its last file: without it a folder is no pack."""
+        (self.folder / _NOTE).write_text(json.dumps(asdict(self.made), indent=2) + "\n", encoding="utf-8")
+
+
+def here() -> Made:
+    """Return the versions of this process."""
+    return Made(version("sexton"), ".".join(platform.python_version_tuple()[:2]), version("pyspark"))
+
+
+def is_pack(folder: Path) -> bool:
+    """Return whether a folder says that it is a pack, of whatever versions."""
+    return (folder / _NOTE).is_file()
+
+
+def open_pack(folder: Path) -> Pack:
+    """Return the pack in a folder; raises InvalidSettings when there is none, or one of other versions."""
+    try:
+        made = Made(**json.loads((folder / _NOTE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InvalidSettings(
+            f"SEXTON_SPARK_PACK is no folder made by `sexton deploy pack`: {folder}: {error}",
+            hint="`sexton deploy pack` makes one and prints its path",
+        ) from error
+    for name, found in asdict(made).items():
+        if found != (ours := getattr(here(), name)):
+            raise InvalidSettings(f"the pack has {name} {found}, the driver {ours}: {folder}", hint=_AGAIN)
+    pack = Pack(folder.resolve(), made)
+    if missing := [path.name for path in (pack.archive, pack.code) if not path.is_file()]:
+        raise InvalidSettings(f"the pack is not whole, absent: {', '.join(missing)}: {folder}", hint=_AGAIN)
+    if not pack.jars:
+        raise InvalidSettings(f"the pack has no jars: {folder}", hint=_AGAIN)
+    return pack

@@ -1,0 +1,175 @@
+"""`sexton deploy pack`: what is in a pack, and which one a driver takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from sexton.deploy.main import run
+from sexton.deploy.pack import requirements, write_code
+from sexton.deploy.pack_commands import submit_command
+from sexton.schemas.errors import InvalidSettings
+from sexton.streaming_jobs.pack import PYTHON, Pack, here, open_pack
+
+BASE = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
+SPARK = [str(path) for path in (Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip")]
+# What a task imports at once, and what it imports later, when it first needs it.
+IMPORTED = (
+    "sexton.streaming_jobs.worker_daemon",
+    "sexton.streaming_jobs.reaper.executors",
+    "sexton.streaming_jobs.collectors.spark",
+    "sexton.streaming_jobs.budget.shared",
+    "sexton.schemas.registry",
+    "confluent_kafka.schema_registry",
+    "botocore.credentials",
+)
+
+
+def executed(python: Path, code: str, *path: str) -> str:
+    """What a Python prints that has nothing but this path, and no variable that could help it."""
+    done = subprocess.run(
+        [python, "-c", code],
+        env={"PYTHONPATH": os.pathsep.join(path)} if path else {},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Pack:
+    """A pack with everything but its contents."""
+    pack = Pack(tmp_path, here())
+    (tmp_path / "jars").mkdir()
+    for path in (pack.archive, pack.code, tmp_path / "jars" / "connector.jar"):
+        path.touch()
+    pack.note()
+    return pack
+
+
+@pytest.mark.real
+@pytest.mark.faults
+def test_d_1_the_archive_has_all_that_executors_import_but_spark(pack: Pack, tmp_path: Path) -> None:
+    """Unpacked elsewhere, with Spark's own Python beside it; by itself there is no pyspark in it."""
+    with tarfile.open(pack.archive) as archive:
+        archive.extractall(tmp_path / "environment", filter="tar")
+    python = tmp_path / PYTHON
+    imports = "; ".join(f"import {name}" for name in IMPORTED)
+
+    found = executed(python, f"{imports}; import sexton.schemas as s; print(s.__file__)", *SPARK)
+    absent = executed(python, "from importlib.util import find_spec; print(find_spec('pyspark'))")
+    version = executed(python, "from importlib.metadata import version; print(version('sexton'))")
+
+    assert found.startswith(str(tmp_path))
+    assert absent == "None"
+    assert version == pack.made.sexton
+    assert open_pack(pack.folder) == pack
+
+
+def test_sexton_is_imported_from_the_zip(tmp_path: Path) -> None:
+    """From every part, with its data files and its version, by a Python that has no Sexton."""
+    write_code(tmp_path / "sexton.zip")
+    code = (
+        "import importlib.util as u, importlib.resources as r, importlib.metadata as m;"
+        "parts = 'schemas storage issuer producers streaming_jobs consumers deploy'.split();"
+        "print(all(u.find_spec('sexton.' + part) for part in parts),"
+        " (r.files('sexton.streaming_jobs.budget') / 'lua' / 'budget_v1.lua').is_file(),"
+        " m.version('sexton'))"
+    )
+
+    assert executed(BASE, code, str(tmp_path / "sexton.zip")) == f"True True {here().sexton}"
+    names = zipfile.ZipFile(tmp_path / "sexton.zip").namelist()
+    assert "sexton/" in names  # else the zip has no root of the namespace
+    assert not [name for name in names if "__pycache__" in name]
+
+
+def test_what_is_packed_is_the_extra_without_spark() -> None:
+    """The packages that the metadata name for executors, and none of Spark's or of the command's."""
+    names = {line.partition(">")[0].partition("[")[0] for line in requirements()}
+
+    assert {"botocore", "pyarrow", "redis", "confluent-kafka", "fastavro", "httpx"} <= names
+    assert not names & {"pyspark", "pandas", "typer", "fastapi", "boto3"}
+
+
+@pytest.mark.parametrize(
+    ("options", "reported"),
+    [
+        (["--python", "python3"], "error: not a path from the root: python3\n\nhint: --python is"),
+        (["--python", "/bin/false"], "error: not a Python that starts: /bin/false\n\nhint: --python names"),
+        (["--to", "{other}"], "error: the folder holds something else than a pack: "),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_made(
+    options: list[str], reported: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 2 with what is wrong and what to do; the folder stays as it was."""
+    (tmp_path / "file").touch()
+    given = [option.format(other=tmp_path) for option in options]
+
+    assert (
+        run(["deploy", "pack", *(["--to", str(tmp_path / "new")] if "--to" not in given else []), *given])
+        == 2
+    )
+    assert reported in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_python_of_another_version_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that this machine has is asked."""
+    other = tmp_path / "python"
+    other.write_text("#!/bin/sh\necho 3.9\n")
+    other.chmod(0o755)
+
+    assert run(["deploy", "pack", "--to", str(tmp_path / "new"), "--python", str(other)]) == 2
+    assert f"is Python 3.9, the driver's is {here().python}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("field", ["sexton", "python", "spark"])
+def test_a_pack_of_other_versions_is_refused(made: Pack, field: str) -> None:
+    """Executors would run another Sexton, another Python or another Spark than the driver."""
+    Pack(made.folder, replace(made.made, **{field: "0.0"})).note()
+
+    with pytest.raises(InvalidSettings, match=f"the pack has {field} 0.0, the driver ") as refused:
+        open_pack(made.folder)
+    assert refused.value.hint is not None
+    assert "sexton deploy pack" in refused.value.hint
+
+
+def test_a_folder_that_is_no_pack_or_not_whole_is_refused(made: Pack, tmp_path: Path) -> None:
+    """Each with what is missing."""
+    made.archive.unlink()
+    with pytest.raises(InvalidSettings, match=r"not whole, absent: environment\.tar\.gz"):
+        open_pack(made.folder)
+    made.archive.touch()
+    made.jars[0].unlink()
+    with pytest.raises(InvalidSettings, match="has no jars"):
+        open_pack(made.folder)
+    with pytest.raises(InvalidSettings, match="is no folder made by `sexton deploy pack`"):
+        open_pack(tmp_path / "nowhere")
+    (made.folder / "pack.json").write_text(json.dumps({"sexton": "1"}))
+    with pytest.raises(InvalidSettings, match="is no folder made by `sexton deploy pack`"):
+        open_pack(made.folder)
+
+
+def test_the_command_that_is_printed_hands_out_the_pack(made: Pack) -> None:
+    """Archive, jars, the workers' Python, which is the archive's, and the driver's, which is this one."""
+    command = submit_command(made)
+
+    assert f"spark.archives={made.archive}#environment" in command
+    assert f"spark.jars={made.jars[0]}" in command
+    assert "spark.pyspark.python=./environment/bin/python" in command
+    assert f"spark.pyspark.driver.python={sys.executable}" in command
+    assert command[-1].endswith("submit.py")

@@ -1,0 +1,83 @@
+"""What Spark is told where tasks run on a cluster, without one."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+
+from sexton.schemas.errors import EnvironmentFault, InvalidSettings
+from sexton.schemas.settings import load
+from sexton.streaming_jobs.cluster import DAEMON, check_master, defaults, has_executors, worker_python
+from sexton.streaming_jobs.pack import PYTHON
+
+
+@pytest.mark.parametrize(
+    ("master", "found"),
+    [
+        ("local", False),
+        ("local[2]", False),
+        ("local[2,3]", False),
+        ("local-cluster[1,1,512]", True),
+        ("spark://h:7077", True),
+        ("yarn", True),
+        ("k8s://https://h", True),
+    ],
+)
+def test_which_masters_have_executors(master: str, found: bool) -> None:
+    """Only in local mode tasks run beside the driver."""
+    assert has_executors(master) is found
+
+
+@pytest.mark.parametrize(
+    ("conf", "environ", "python"),
+    [
+        ({"spark.master": "local[2]"}, {}, sys.executable),
+        ({}, {}, sys.executable),
+        ({"spark.master": "spark://h:1", "spark.archives": "a.zip,/p/e.tar.gz#environment"}, {}, PYTHON),
+        ({"spark.master": "spark://h:1", "spark.archives": "/p/e.tar.gz#other"}, {}, "python3"),
+        ({"spark.master": "yarn"}, {}, "python3"),
+        ({"spark.master": "yarn"}, {"PYSPARK_PYTHON": "/opt/python"}, "/opt/python"),
+    ],
+)
+def test_the_python_of_workers(conf: dict[str, str], environ: dict[str, str], python: str) -> None:
+    """The pack's where it is handed out; the driver's own path only where workers are on its machine."""
+    assert worker_python(conf, environ) == python
+
+
+def test_only_the_pack_has_the_parent_of_workers() -> None:
+    """Where Sexton comes with the tasks it is not there yet when that is started."""
+    cluster = {"spark.master": "spark://h:1"}
+
+    assert defaults(cluster, PYTHON)["spark.python.daemon.module"] == DAEMON
+    assert "spark.python.daemon.module" not in defaults(cluster, "python3")
+    assert defaults({"spark.master": "local[2]"}, "python3")["spark.python.daemon.module"] == DAEMON
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "h:7077", "spark://", "mesos://h:1", "yarn-client"])
+def test_a_master_that_is_none_is_refused(master: str) -> None:
+    """Local mode has a setting of its own; anything else Spark would report in words of its own, late."""
+    with pytest.raises(InvalidSettings, match="SEXTON_SPARK_MASTER"):
+        load({"SEXTON_SPARK_MASTER": master})
+
+
+def test_a_master_that_cannot_be_reached_is_told_before_spark_starts() -> None:
+    """Each of several with its own cause; one that answers is enough."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        check_master(load({}, spark_master=f"spark://127.0.0.1:1,127.0.0.1:{port}"))
+    with pytest.raises(
+        EnvironmentFault, match=r"127\.0\.0\.1:1: Connection refused; h: not HOST:PORT"
+    ) as away:
+        check_master(load({}, spark_master="spark://127.0.0.1:1,h"))
+    assert away.value.hint is not None
+    assert "SEXTON_SPARK_MASTER" in away.value.hint
+
+
+def test_spark_submit_has_chosen_the_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two masters are one too many: it is not left to chance which one is taken."""
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+
+    with pytest.raises(InvalidSettings, match="spark-submit has chosen the master already"):
+        check_master(load({}, spark_master="yarn"))

@@ -1,0 +1,103 @@
+"""A checkpoint on an S3 server: `make test-s3a`, which fetches Hadoop's jars for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from tests.support.chain import Chain
+from tests.support.commands import Command
+from tests.support.families import kill_all
+from tests.support.intents import GONE, folded, promised
+from tests.support.replies import on_deletes
+from tests.support.s3_recorder import Recorded, S3Recorder
+from tests.support.s3_stores import STORES, Running
+
+pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.stores]
+
+CHECKPOINT = "s3a://checkpoints/sexton/reaper"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Running]:
+    """A server that honours conditional writes, with a bucket for checkpoints."""
+    serve, _ = STORES["versitygw"]
+    (tmp_path / "store").mkdir()
+    with serve(tmp_path / "store") as running:
+        yield running
+
+
+def conf_dir(folder: Path, store: Running) -> str:
+    """A folder with the settings of `s3a:` that lead to the store."""
+    lines = {
+        "endpoint": store.settings.endpoint_url,
+        "endpoint.region": "us-east-1",
+        "path.style.access": "true",
+        "access.key": store.environ["AWS_ACCESS_KEY_ID"],
+        "secret.key": store.environ["AWS_SECRET_ACCESS_KEY"],
+    }
+    folder.mkdir()
+    text = "".join(f"spark.hadoop.fs.s3a.{name} {value}\n" for name, value in lines.items())
+    (folder / "spark-defaults.conf").write_text(text)
+    return str(folder)
+
+
+def names_in(store: Running) -> set[str]:
+    """The objects of the checkpoint."""
+    client = boto3.client(
+        "s3",
+        endpoint_url=store.settings.endpoint_url,
+        region_name="us-east-1",
+        aws_access_key_id=store.environ["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=store.environ["AWS_SECRET_ACCESS_KEY"],
+    )
+    try:
+        if not client.list_buckets()["Buckets"]:
+            client.create_bucket(Bucket="checkpoints")
+        found = client.list_objects_v2(Bucket="checkpoints").get("Contents", [])
+        return {each["Key"].removeprefix("sexton/reaper/") for each in found}
+    finally:
+        client.close()
+
+
+def test_a_checkpoint_on_s3a_carries_on_after_a_stop_and_a_kill(
+    chain: Chain, s3: S3Recorder, store: Running, start: Callable[..., Command], tmp_path: Path
+) -> None:
+    """Ended, begun again, killed in a micro-batch, continued elsewhere: all is gone."""
+    s3.create_bucket("bucket", {"a": b"", "b": b""})
+    assert names_in(store) == set()
+    reached, end = threading.Event(), threading.Event()
+    place = {"SEXTON_CHECKPOINT": CHECKPOINT, "SEXTON_S3_ENDPOINT_URL": s3.url, "SEXTON_ALLOW": '["bucket/"]'}
+    env = {**place, "SPARK_CONF_DIR": conf_dir(tmp_path / "here", store)}
+    first = promised(chain, "a")
+    chain.emit(first)
+
+    command = start("--once", **env)
+    assert command.wait(250) == 0, command.printed
+    assert {"sexton-id", "metadata", "offsets/0", "commits/0"} <= names_in(store)
+
+    def wait(request: Recorded) -> None:
+        reached.set()
+        end.wait(30)
+
+    s3.script(on_deletes(wait))
+    second = promised(chain, "b")
+    chain.emit(second)
+    killed = start(**env)
+    killed.until(reached.is_set, 250)
+    kill_all(killed)
+    end.set()
+    killed.wait()
+    s3.script(None)
+
+    elsewhere = {**place, "SPARK_CONF_DIR": conf_dir(tmp_path / "elsewhere", store)}
+    command = start("--once", **elsewhere)
+
+    assert command.wait(250) == 0, command.printed
+    assert not command.events("new_checkpoint")
+    assert folded(chain, first, second) == [GONE, GONE]
+    assert not s3.objects("bucket")
+    assert {"offsets/1", "commits/1"} <= names_in(store)
