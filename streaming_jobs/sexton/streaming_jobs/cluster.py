@@ -26,6 +26,14 @@ __all__ = [
 
 DAEMON = "sexton.streaming_jobs.worker_daemon"
 _CONNECT_S = 5.0
+# A micro-batch waits for its last task. What died is done again elsewhere, which is harmless: the sooner its
+# executor is given up, the sooner all tenants' receipts come.
+_DEATH = {
+    "spark.network.timeout": "60s",
+    "spark.network.timeoutInterval": "5s",
+    "spark.standalone.executorRemoveDelayOnDisconnection": "1s",
+    "spark.locality.wait": "0s",
+}
 
 
 def under_spark_submit() -> bool:
@@ -87,7 +95,8 @@ def worker_python(conf: Mapping[str, str], environ: Mapping[str, str]) -> str:
 def defaults(python: str) -> dict[str, str]:
     """Return Spark's settings for a cluster whose workers have this Python."""
     # The parent of the Python workers is started before Spark has handed out any zip.
-    return {"spark.python.daemon.module": DAEMON} if python == PYTHON else {}
+    daemon = {"spark.python.daemon.module": DAEMON} if python == PYTHON else {}
+    return {**_DEATH, **daemon}
 
 
 def _reach(address: str) -> str | None:
