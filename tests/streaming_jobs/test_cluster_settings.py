@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +42,7 @@ def test_which_masters_have_executors(master: str, found: bool) -> None:
         ({"spark.master": "yarn"}, {}, "python3"),
         ({"spark.master": "yarn"}, {"PYSPARK_PYTHON": "/opt/python"}, "/opt/python"),
     ],
+    ids=["local", "nothing", "the pack", "another archive", "no archive", "given"],
 )
 def test_the_python_of_workers(conf: dict[str, str], environ: dict[str, str], python: str) -> None:
     """The pack's where it is handed out; the driver's own path only where workers are on its machine."""
@@ -53,6 +56,14 @@ def test_only_the_pack_has_the_parent_of_workers() -> None:
     assert defaults(cluster, PYTHON)["spark.python.daemon.module"] == DAEMON
     assert "spark.python.daemon.module" not in defaults(cluster, "python3")
     assert defaults({"spark.master": "local[2]"}, "python3")["spark.python.daemon.module"] == DAEMON
+
+
+def test_a_dead_executor_is_given_up_soon() -> None:
+    """Every setting of these stands on the page, with the value that is set."""
+    page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+
+    rows = dict(re.findall(r"^\| `(spark\.[\w.]+)` \| (\d+ s) \|", page, re.MULTILINE))
+    assert rows == {name: value.replace("s", " s") for name, value in defaults({"spark.master": "yarn"}, "python3").items()}
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "h:7077", "spark://", "mesos://h:1", "yarn-client"])

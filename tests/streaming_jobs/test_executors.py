@@ -55,6 +55,12 @@ def test_what_a_process_lacks_of_what_tasks_need(
     away = settings.model_copy(update={"issuer_url": "http://127.0.0.1:1", "issuer_timeout_s": 1.0})
     (issuer,) = lacks(away, version("sexton"), "h")
     assert ("the issuer does not answer" in issuer.what, issuer.passes) == (True, True)
+    monkeypatch.setitem(sys.modules, "sexton.streaming_jobs.budget.shared", None)  # it cannot be imported
+    (later,) = lacks(settings, version("sexton"), "h")
+    assert ("sexton.streaming_jobs.budget.shared" in later.what, later.passes) == (True, False)
+    monkeypatch.undo()
+    for name, value in installation.env.items():
+        monkeypatch.setenv(name, value)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     (store,) = lacks(settings, version("sexton"), "h")

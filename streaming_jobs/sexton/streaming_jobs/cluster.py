@@ -25,6 +25,14 @@ __all__ = [
 
 DAEMON = "sexton.streaming_jobs.worker_daemon"
 _CONNECT_S = 5.0
+# A micro-batch waits for its last task. What died is done again elsewhere, which is harmless: the sooner its
+# executor is given up, the sooner all tenants' receipts come.
+_DEATH = {
+    "spark.network.timeout": "60s",
+    "spark.network.timeoutInterval": "5s",
+    "spark.standalone.executorRemoveDelayOnDisconnection": "1s",
+    "spark.locality.wait": "0s",
+}
 
 
 def has_executors(master: str) -> bool:
@@ -82,8 +90,10 @@ def defaults(conf: Mapping[str, str], python: str) -> dict[str, str]:
     """Return Spark's settings for workers that have this Python, in local mode or on a cluster."""
     # The parent of the Python workers is started before Spark has handed out any zip: on a cluster it is
     # known to have this package where that comes with the Python.
-    ours = python == PYTHON or not has_executors(conf.get("spark.master", "local"))
-    return {"spark.python.daemon.module": DAEMON} if ours else {}
+    daemon = {"spark.python.daemon.module": DAEMON}
+    if not has_executors(conf.get("spark.master", "local")):
+        return daemon
+    return {**_DEATH, **(daemon if python == PYTHON else {})}
 
 
 def _reach(address: str) -> str | None:

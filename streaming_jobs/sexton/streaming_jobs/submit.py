@@ -1,9 +1,6 @@
 """The reaper as a script for spark-submit: the same entry point as `sexton reaper run`.
 
-Install the wheel where driver and executors run, then for example:
-
-    spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0 \\
-        "$(python -c 'import sexton.streaming_jobs.submit as s; print(s.__file__)')" --once
+`sexton deploy pack` makes what executors need, and prints the command.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pyspark import AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
 
 from sexton.issuer.client import BarrierAnswer, IssuerClient
@@ -41,7 +40,7 @@ from sexton.streaming_jobs.reaper.recovery.lease import LockLost
 from sexton.streaming_jobs.reaper.recovery.lock import CheckpointLock
 from sexton.streaming_jobs.reaper.recovery.receipts import Earlier
 from sexton.streaming_jobs.reaper.stop import StopFlag
-from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, make_task
+from sexton.streaming_jobs.reaper.task import ROW_SPARK_SCHEMA, CountsParam, make_task
 from sexton.streaming_jobs.spark import kafka_options
 
 __all__ = ["MicroBatches"]
@@ -52,14 +51,6 @@ _ONCE_HOLD_S = 60.0  # `--once` gives up after this, so that a scheduler sees th
 _EVERYTHING = 2**63 - 1
 _NO_DUPLICATES = Duplicates()
 _LARGEST_ROW = 64 * 1024 * 1024  # bytes before compression
-
-
-class _CountsParam(AccumulatorParam[Counts]):
-    def zero(self, value: Counts) -> Counts:
-        return Counts()
-
-    def addInPlace(self, value1: Counts, value2: Counts) -> Counts:  # noqa: N802  # Spark's name
-        return value1 + value2
 
 
 @dataclass(slots=True)
@@ -130,7 +121,7 @@ class MicroBatches:
         # After Spark has fixed the range and before any of it is judged: a verdict as of an older barrier
         # could miss a successor that was issued before the intent was written.
         barrier = self._barrier()
-        counts = self.spark.sparkContext.accumulator(Counts(), _CountsParam())
+        counts = self.spark.sparkContext.accumulator(Counts(), CountsParam())
         first = topic == records.INTENTS
         tasks = self.spark.sparkContext.defaultParallelism
         plan = TaskPlan(

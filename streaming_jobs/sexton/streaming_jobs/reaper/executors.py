@@ -7,6 +7,7 @@ over and over. In local mode driver and executor are one, and the driver's own c
 
 from __future__ import annotations
 
+import importlib
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -94,16 +95,23 @@ def lacks(settings: Settings, ours: str, host: str) -> Iterator[Lack]:
     """Yield what this process cannot do of what tasks do; `ours` is the driver's version of Sexton."""
     if (here := version("sexton")) != ours:
         yield Lack(host, f"sexton {here} is installed, the driver has {ours}", None, passes=False)
-    checks: tuple[Callable[[Settings], Any], ...] = (_store, _kafka, _issuer, _registry)
+    checks: tuple[Callable[[Settings], Any], ...] = (_later, _store, _kafka, _issuer, _registry)
     for check in checks:
         try:
             check(settings)
+        except ImportError as error:
+            yield Lack(host, f"{type(error).__name__}: {error}", None, passes=False)
         except SextonError as error:
             yield Lack(host, str(error), error.hint, passes=isinstance(error, EnvironmentFault))
 
 
 def _look(settings: Settings, ours: str, numbers: Iterator[int]) -> Iterator[Lack]:
     return lacks(settings, ours, socket.gethostname())
+
+
+def _later(settings: Settings) -> None:
+    """Import what tasks import when they first need it: in the middle of a micro-batch that is too late."""
+    importlib.import_module("sexton.streaming_jobs.budget.shared")
 
 
 def _store(settings: Settings) -> None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 import pyarrow as pa
+from pyspark import AccumulatorParam
 
 from sexton.schemas.memo import cache
 from sexton.streaming_jobs.reaper.counts import Counts
@@ -23,7 +24,7 @@ from sexton.streaming_jobs.reaper.plan import TaskPlan, check_topic
 from sexton.streaming_jobs.reaper.settle import Row
 from sexton.streaming_jobs.reaper.work import Work, open_work, settle, take
 
-__all__ = ["ROW_SCHEMA", "ROW_SPARK_SCHEMA", "make_task"]
+__all__ = ["ROW_SCHEMA", "ROW_SPARK_SCHEMA", "CountsParam", "make_task"]
 
 _ROWS_PER_BATCH = 2_000
 _MOST_BYTES = 128 * 1024 * 1024  # of records, which are some four times as large once they are decoded
@@ -41,6 +42,18 @@ ROW_SCHEMA = pa.schema(
 ROW_SPARK_SCHEMA = (
     "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, partition int"
 )
+
+
+class CountsParam(AccumulatorParam[Counts]):
+    """How Spark adds up what tasks report; executors import its module, which has to need little."""
+
+    def zero(self, value: Counts) -> Counts:
+        """Return what a task begins with."""
+        return Counts()
+
+    def addInPlace(self, value1: Counts, value2: Counts) -> Counts:  # noqa: N802  # Spark's name
+        """Return the sum."""
+        return value1 + value2
 
 
 def make_task(
