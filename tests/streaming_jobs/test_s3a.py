@@ -90,6 +90,7 @@ write, path = checkpoint._write, checkpoint._path("twice")
 class Late:
     # The other one writes between this one's look and its own write.
     def __init__(self, builder): self.builder = builder
+    def recursive(self): self.builder.recursive(); return self
     def overwrite(self, value): self.builder.overwrite(value); return self
     def opt(self, name, value): self.builder.opt(name, value); return self
     def build(self):
