@@ -6,9 +6,16 @@ import re
 
 import pytest
 
-from sexton.streaming_jobs.spark import _REDACTED
+from sexton.streaming_jobs.spark import _REDACTED, _unset
 
-HIDES = re.compile(_REDACTED["spark.redaction.regex"])
+REGEX = "spark.redaction.regex"
+HIDES = re.compile(_REDACTED[REGEX])
+
+
+def test_each_session_hides_secrets_and_what_somebody_else_wants_hidden() -> None:
+    """An expression that spark-submit was given counts beside ours."""
+    assert re.search(_unset({}, "python3")[REGEX], "SEXTON_REDIS_URL")
+    assert _unset({REGEX: "(?i)salary"}, "python3")[REGEX] == f"(?i)salary|{_REDACTED[REGEX]}"
 
 
 @pytest.mark.parametrize(

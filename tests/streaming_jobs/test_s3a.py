@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +18,12 @@ from tests.support.intents import GONE, folded, promised
 from tests.support.replies import on_deletes
 from tests.support.s3_recorder import Recorded, S3Recorder
 from tests.support.s3_stores import STORES, Running
+from tests.support.spark_cluster import SHORT_LIVED
 
-pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.stores]
+from sexton.schemas.settings import load
+from sexton.streaming_jobs.spark import s3a_jars
+
+pytestmark = pytest.mark.stores
 
 CHECKPOINT = "s3a://checkpoints/sexton/reaper"
 
@@ -63,6 +70,72 @@ def names_in(store: Running) -> set[str]:
         client.close()
 
 
+# Hadoop's file system alone, without a session: two writers of one file, both of which have found none.
+WRITERS = """
+import sys
+from types import SimpleNamespace
+from py4j.protocol import Py4JJavaError
+from sexton.streaming_jobs.reaper.recovery.checkpoint import Checkpoint
+from sexton.streaming_jobs.submitted import gateway
+
+jvm = gateway().jvm
+conf = jvm.org.apache.hadoop.conf.Configuration()
+for line in open(sys.argv[1]):
+    name, _, value = line.strip().partition(" ")
+    conf.set(name.removeprefix("spark.hadoop."), value)
+spark = SimpleNamespace(_jvm=jvm, _jsc=SimpleNamespace(hadoopConfiguration=lambda: conf))
+checkpoint = Checkpoint(spark, sys.argv[2], "intents")
+assert checkpoint.identity() == checkpoint.identity()
+write, path = checkpoint._write, checkpoint._path("twice")
+class Late:
+    # The other one writes between this one's look and its own write.
+    def __init__(self, builder): self.builder = builder
+    def recursive(self): self.builder.recursive(); return self
+    def overwrite(self, value): self.builder.overwrite(value); return self
+    def opt(self, name, value): self.builder.opt(name, value); return self
+    def build(self):
+        out = self.builder.build()
+        checkpoint._fs = fs
+        write(path, "first", overwrite=False)
+        return out
+fs = checkpoint._fs
+checkpoint._fs = SimpleNamespace(createFile=lambda path: Late(fs.createFile(path)))
+try:
+    write(path, "second", overwrite=False)
+except Py4JJavaError as error:
+    print("refused:", error.java_exception.getClass().getSimpleName())
+print("stands:", checkpoint._read("twice"))
+for text in ("one", "two"):
+    checkpoint.commit_waiting(text)
+print("waiting:", checkpoint.waiting())
+"""
+
+
+def test_of_two_first_writers_on_s3a_one_is_refused(store: Running, tmp_path: Path) -> None:
+    """The id of a checkpoint is written once, though both have seen that there was none."""
+    assert names_in(store) == set()
+    conf = Path(conf_dir(tmp_path / "conf", store)) / "spark-defaults.conf"
+    jars = os.pathsep.join(map(str, s3a_jars(load().cache_dir)))
+    done = subprocess.run(
+        [sys.executable, "-c", WRITERS, conf, CHECKPOINT],
+        env={**os.environ, **SHORT_LIVED, "PYSPARK_SUBMIT_ARGS": f"--driver-class-path {jars} pyspark-shell"},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == [
+        "refused: RemoteFileChangedException",
+        "stands: first",
+        "waiting: two",
+    ]
+    assert {"sexton-id", "twice", "sexton-waiting/0", "sexton-waiting/1"} <= names_in(store)
+
+
+@pytest.mark.real
+@pytest.mark.spark
 def test_a_checkpoint_on_s3a_carries_on_after_a_stop_and_a_kill(
     chain: Chain, s3: S3Recorder, store: Running, start: Callable[..., Command], tmp_path: Path
 ) -> None:

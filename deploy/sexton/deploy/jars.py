@@ -88,6 +88,7 @@ S3A = JarSet(
     (
         f"org.apache.hadoop:hadoop-aws:{HADOOP_VERSION}",
         *(f"software.amazon.awssdk:{part}:{SDK_VERSION}" for part in _SDK.split()),
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
         "software.amazon.eventstream:eventstream:1.0.1",
         "org.reactivestreams:reactive-streams:1.0.4",
     ),
