@@ -63,7 +63,10 @@ def test_a_dead_executor_is_given_up_soon() -> None:
     page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
 
     rows = dict(re.findall(r"^\| `(spark\.[\w.]+)` \| (\d+ s) \|", page, re.MULTILINE))
-    assert rows == {name: value.replace("s", " s") for name, value in defaults({"spark.master": "yarn"}, "python3").items()}
+    assert rows == {
+        name: value.replace("s", " s")
+        for name, value in defaults({"spark.master": "yarn"}, "python3").items()
+    }
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "h:7077", "spark://", "mesos://h:1", "yarn-client"])
