@@ -161,13 +161,13 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
         # In another thread: in the main one PySpark takes SIGINT for itself, and raises it in the middle of
         # whatever is under way.
         with ThreadPoolExecutor(1) as pool:
-            spark = pool.submit(open_session, settings, "sexton-reaper").result()
+            opened = pool.submit(open_session, settings, "sexton-reaper", told=stop.told_by_jvm)
+            spark = opened.result()
     except Exception:
         if stop.is_set:
             return  # sent to all processes, the signal has ended the JVM that was starting
         raise
     jvm = jvm_process(spark)
-    take_signals(gateway(), stop.told_by_jvm)
     progress = Progress()
     try:
         if not stop.is_set:

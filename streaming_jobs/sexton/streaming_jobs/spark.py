@@ -6,7 +6,7 @@ import hashlib
 import logging
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +87,20 @@ def archive_options(cache_dir: Path) -> list[str]:
 
 
 def open_session(
-    settings: Settings, app: str, *, memory: str = "1g", class_options: Sequence[str] | None = None
+    settings: Settings,
+    app: str,
+    *,
+    memory: str = "1g",
+    class_options: Sequence[str] | None = None,
+    told: Callable[[], None] | None = None,
 ) -> SparkSession:
     """Return the Spark session: the one that spark-submit prepared, else one of the cluster that
     SEXTON_SPARK_MASTER names, else a local one.
 
     `class_options` are the JVM's about its classes: by default it takes them from the archive, if there is
-    one. The time zone is UTC. Raises InvalidSettings when speculation is on, wherever that was set: a
-    speculated task deletes twice.
+    one. A JVM that this process has started calls `told` at SIGTERM, or takes no notice: once it ignores a
+    signal it can never be made to hear it. The time zone is UTC. Raises InvalidSettings when speculation is
+    on, wherever that was set: a speculated task deletes twice.
     """
     # What a callback of ours raised is raised again in this process, where it is reported once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -106,7 +112,7 @@ def open_session(
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     if jvm_process(session) is not None:
-        take_signals(gateway(), None)  # without us it ends by itself
+        take_signals(gateway(), told)  # without us it ends by itself
     # Asked for and not overruled: who has set it for all jobs of a cluster has to know that this one differs.
     if session.sparkContext.getConf().get("spark.speculation", "false").lower() != "false":
         raise InvalidSettings(
