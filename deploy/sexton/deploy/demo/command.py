@@ -38,7 +38,7 @@ Examples:
   sexton demo transactions a relocation, and a node that is over
   sexton demo --fast       without pauses; so it is when nobody watches
   sexton demo --keep DIR   leave the stack's folder behind, with its logs
-  sexton demo --bucket B   on a fresh installation that is there, whose reaper runs
+  sexton demo --bucket B   on a fresh installation whose reaper runs
 """
 
 

@@ -40,7 +40,7 @@ IMPORT = """\b
 Examples:
   sexton issuer import tenants.jsonl
   sexton issuer import tenants.jsonl --scan s3://layers/tenants/
-  sexton issuer import backup.jsonl --ahead 1000000 --scan s3://layers/tenants/
+  sexton issuer import old.jsonl --ahead 1000000 --scan s3://layers/tenants/
 """
 EXPORT = """\b
 Examples:
