@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 WORKERS ?= 3
+DRAWN = --share '$(or $(SHARE),1)' --seed '$(or $(SEED),1)'
 BENCHES := pipeline latency memory sdk issuer transactions sequenced sizing throttling cluster
 REQUIREMENTS := requirements/build.txt requirements/dev.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
@@ -16,7 +17,7 @@ export PIP_ROOT_USER_ACTION := ignore
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars go stores demo demo-compose images test test-faults test-stores test-s3a test-engines test-containers test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
+.PHONY: help setup jars go stores demo demo-compose images test test-slow test-faults test-stores test-s3a test-engines test-containers test-safeguards model chaos lint format bench rivals draw test-fresh lock clean
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,10 +37,13 @@ images: setup  ## sexton-issuer, sexton-reaper, sexton-tools; BASE=python:3.11-s
 setup: $(STAMP) jars  ## virtual environment, packages, broker jars (once)
 
 test: setup  ## all tests but the slowest; PYTEST_ARGS="tests/deploy -k local" for some, WORKERS=0 for one process
-	@$(BIN)/python -m pytest -m "not faults and not stores and not containers" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not slow and not faults and not stores and not containers" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-test-faults: setup  ## the slow tests of faults: what a reaper needs is killed, paused or taken away
-	@$(BIN)/python -m pytest -m faults -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+test-slow: setup  ## those of ten seconds and more; SHARE=0.5 SEED=1 for a half, drawn by the seed
+	@$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(DRAWN) $(PYTEST_ARGS)
+
+test-faults: setup  ## what a reaper needs is killed, paused or taken away; SHARE and SEED as above
+	@$(BIN)/python -m pytest -m faults -n 2 --dist loadfile --no-loadscope-reorder $(DRAWN) $(PYTEST_ARGS)
 
 model: $(STAMP)  ## search the protocol's model in larger worlds than the tests do
 	@$(BIN)/python -m tests.model

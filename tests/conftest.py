@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 from tests.support.certificates import authority
 from tests.support.chain import Chain
 from tests.support.forks import Forks
+from tests.support.selection import drawn, longest_first
 from tests.support.stacks import WORKER, Stack, stop_servers
 
 from sexton.deploy import java
@@ -54,60 +55,20 @@ hypothesis.settings.load_profile("sexton")
 _numbers = itertools.count(1)
 _SERVERS = pytest.StashKey[Path]()
 
-# Files of twenty seconds and more, as measured with three processes on two cores; they go first.
-_SECONDS = {
-    "tests/streaming_jobs/test_replaying.py": 188,
-    "tests/streaming_jobs/test_running.py": 171,
-    "tests/streaming_jobs/test_key_progress.py": 98,
-    "tests/issuer/test_snapshots_broken.py": 98,
-    "tests/streaming_jobs/test_starting.py": 95,
-    "tests/streaming_jobs/test_extremes.py": 92,
-    "tests/deploy/test_local.py": 84,
-    "tests/chaos/test_chaos.py": 76,
-    "tests/streaming_jobs/test_executing.py": 70,
-    "tests/collectors/test_ways.py": 70,
-    "tests/streaming_jobs/test_restarting.py": 66,
-    "tests/issuer/test_redis.py": 66,
-    "tests/streaming_jobs/test_waiting.py": 63,
-    "tests/deploy/test_demo.py": 63,
-    "tests/streaming_jobs/test_conditions.py": 57,
-    "tests/streaming_jobs/test_judging.py": 53,
-    "tests/streaming_jobs/test_modes.py": 52,
-    "tests/issuer/test_snapshots.py": 50,
-    "tests/streaming_jobs/test_formats.py": 50,
-    "tests/issuer/test_truncation.py": 49,
-    "tests/issuer/test_serving.py": 44,
-    "tests/streaming_jobs/test_damaged.py": 44,
-    "tests/docs/test_quickstart.py": 43,
-    "tests/model/test_transactions.py": 40,
-    "tests/deploy/test_topics.py": 40,
-    "tests/streaming_jobs/test_redis_faults.py": 39,
-    "tests/consumers/test_replaying.py": 39,
-    "tests/issuer/test_faults_redis.py": 37,
-    "tests/storage/test_odd_keys.py": 37,
-    "tests/model/test_model.py": 35,
-    "tests/deploy/test_doctor.py": 35,
-    "tests/producers/test_contract.py": 34,
-    "tests/collectors/test_runs.py": 34,
-    "tests/consumers/test_replay_chain.py": 34,
-    "tests/issuer/test_readiness.py": 33,
-    "tests/deploy/test_secrets.py": 33,
-    "tests/issuer/test_issuing.py": 30,
-    "tests/streaming_jobs/test_first_form.py": 26,
-    "tests/streaming_jobs/test_speculation.py": 24,
-    "tests/issuer/test_kafka.py": 24,
-    "tests/deploy/test_command.py": 22,
-    "tests/storage/test_hostile.py": 22,
-    "tests/issuer/test_log.py": 21,
-    "tests/storage/test_delete_all.py": 21,
-}
-
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files with the most work go first: no process of the run ends with a long file of its own."""
-    items.sort(key=lambda item: (-_SECONDS.get(file := item.nodeid.partition("::")[0], 0), file))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options by which a share of the slow tests runs."""
+    parser.addoption("--share", type=float, default=1.0, help="what part of the tests to run, 0 to 1")
+    parser.addoption("--seed", default="1", help="draws the tests of --share")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draw the share that was asked for, and let the files with the most work go first."""
+    taken, left = drawn(items, config.getoption("share"), config.getoption("seed"))
+    config.hook.pytest_deselected(items=left)
+    items[:] = longest_first(taken)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -165,6 +165,7 @@ def test_a_listing_that_proves_nothing_says_nothing(rejected: tuple[Collecting, 
 
 
 @real
+@pytest.mark.slow
 def test_the_prefix_is_the_reapers_and_has_a_tenant(
     rejected: tuple[Collecting, S3Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,6 +181,7 @@ def test_counters_add_up(asked: list[str], said: list[tuple[str, OutcomeKind]], 
     assert counts.undecodable == garbage
 
 
+@pytest.mark.slow
 def test_counting_keeps_ids_and_no_intents() -> None:
     """A topic of a month has more keys than a console's memory: each intent is let go once it is counted."""
     many = [f"key-{n}-{'x' * 90}" for n in range(10_000)]

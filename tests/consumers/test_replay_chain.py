@@ -60,6 +60,7 @@ def _reap(chain: Chain, **settings: Any) -> None:
     chain.reap(reaper_defer_delays_s=(SHORT_S, 60.0), **settings)
 
 
+@pytest.mark.slow
 def test_a_replay_keeps_the_rights_of_its_first_position_and_mended_content_does_not(
     chain: Chain, store: ObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,6 +102,7 @@ def test_a_replay_keeps_the_rights_of_its_first_position_and_mended_content_does
     assert look_up(chain.settings, intent.intent_id).replays.keys() == {first, second, third}
 
 
+@pytest.mark.slow
 def test_m_3_a_deadlist_whose_transaction_is_forgotten_goes_by_the_pass_in_its_dead_letter(
     chain: Chain, stack: LocalStack, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -141,6 +143,7 @@ def _forgotten(chain: Chain, s3: S3Recorder, capsys: pytest.CaptureFixture[str])
     assert sorted(s3.objects(chain.bucket)) == ["new"]
 
 
+@pytest.mark.slow
 def test_a_record_that_died_is_replayed_by_its_bytes(
     chain: Chain, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -206,6 +206,7 @@ def test_cores_that_are_no_number_are_refused(cli: Cli, cores: str) -> None:
     assert "hint: docs/settings.md" in done.stderr
 
 
+@pytest.mark.slow
 def test_brokers_that_are_away_are_told_soon() -> None:
     """Every command that begins with Kafka gives up after 10 s, and says which brokers it asked and why."""
     commands = ["reaper run --once", "reaper run --dry-run", "issuer serve --port 0"]

@@ -81,6 +81,7 @@ class Planter:
         assert deleter.delete_all(self.chain.bucket, [key]).result().clean
 
 
+@pytest.mark.slow
 def test_demo_story_holds_and_each_check_can_fail(chain: Chain, store: ObjectStore) -> None:
     """Every check holds after the story, and a violation planted for it on real parts makes it fail.
 
@@ -127,6 +128,7 @@ def test_demo_story_holds_and_each_check_can_fail(chain: Chain, store: ObjectSto
     assert broken(story) == {promise(story, "garbage")}
 
 
+@pytest.mark.slow
 def test_m_9_the_story_of_transactions_holds_and_each_check_can_fail(
     chain: Chain, store: ObjectStore
 ) -> None:
@@ -168,6 +170,7 @@ def test_demo_fails_when_a_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.exit_code == 1
 
 
+@pytest.mark.slow
 def test_demo_command_runs_from_nothing(cli: Cli) -> None:
     """`sexton demo` starts its own stack, tells the slow steps, then the story, and exits with 0."""
     done = cli("demo", timeout=240)

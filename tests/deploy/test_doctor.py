@@ -45,6 +45,7 @@ def test_what_is_away_is_named_with_a_hint(installation: Installation, cli: Cli)
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_the_redis_that_is_set_is_asked_itself(
     installation: Installation, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +104,7 @@ def test_nothing_is_tried_in_a_bucket_that_is_not_allowed(monkeypatch: pytest.Mo
         assert s3.requests == []
 
 
+@pytest.mark.slow
 def test_nothing_is_there(cli: Cli) -> None:
     """Without any server every probe of one fails, each for itself, and the table still comes."""
     nowhere = {
@@ -160,6 +162,7 @@ def of_a_machine_without(
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_a_machine_is_asked_for_what_it_is_for(installation: Installation) -> None:
     """Services' and the issuer's need neither Spark nor a store; one that is set up as a reaper's does."""
     served = (*SPARK, "redis", "fastapi", "boto3", "botocore")

@@ -44,6 +44,7 @@ def delete(url: str) -> int:
 
 
 class TestUp:
+    @pytest.mark.slow
     def test_the_proxy_is_a_part_of_the_stack(self, cli: Cli, folder: Path, file: Path) -> None:
         """`up --faults` leads programs to the proxy, `status` shows it, it logs what came, `down` ends it."""
         where = ("--dir", str(folder))
@@ -91,6 +92,7 @@ class TestUp:
         )
         assert not folder.exists()
 
+    @pytest.mark.slow
     def test_another_file_replaces_the_proxy(self, folder: Path, file: Path, tmp_path: Path) -> None:
         """`up` with another file ends the first proxy and starts one on the same port."""
         other = tmp_path / "other.toml"

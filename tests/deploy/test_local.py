@@ -41,6 +41,7 @@ def _processes_of(folder: Path) -> list[psutil.Process]:
 
 
 class TestUpAndDown:
+    @pytest.mark.slow
     def test_up_prints_variables_and_down_leaves_nothing(self, cli: Cli, folder: Path) -> None:
         """`up` prints export lines alone on stdout; `down` ends every process that `up` started."""
         up = cli("local", "up", "--dir", str(folder))
@@ -62,6 +63,7 @@ class TestUpAndDown:
         assert (down.returncode, down.stdout) == (0, "")
         assert _processes_of(folder) == []
 
+    @pytest.mark.slow
     def test_a_second_up_finds_the_first_and_repairs_it(self, cli: Cli, folder: Path) -> None:
         """A part that was killed is seen by `status`, and started again by `up` on its old port."""
         first = cli("local", "up", "--dir", str(folder), *SERVERS_ONLY, "--format", "json")
@@ -83,6 +85,7 @@ class TestUpAndDown:
         assert after["redis"][1] != redis
         assert (after["kafka"], after["s3"]) == (before["kafka"], before["s3"])
 
+    @pytest.mark.slow
     def test_kafka_keeps_its_data_over_down_and_up(self, cli: Cli, folder: Path) -> None:
         """Topics are still there after `down` and `up`."""
         leave_out = ("--without", "issuer", "--without", "s3")
@@ -160,6 +163,7 @@ class TestNothingIsLeftBehind:
         ("number", "after"),
         [(signal.SIGINT, "redis: ready"), (signal.SIGTERM, "s3: ready"), (signal.SIGHUP, "bucket: ")],
     )
+    @pytest.mark.slow
     def test_a_signal_in_the_middle_of_up(self, folder: Path, number: signal.Signals, after: str) -> None:
         """Ctrl-C, SIGTERM and SIGHUP in the middle of `up` end what it has started, and exit 130."""
         command = [sys.executable, "-m", "sexton.deploy.main", "local", "up", "--dir", str(folder)]

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 MARKER = "hunter2-0123456789"
 ENVIRONMENT = {
     "SEXTON_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
@@ -31,6 +33,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 def test_no_command_prints_a_secret() -> None:
     """With every server away, each says where it asked and nothing that stands in a secret's place."""
     running = {}

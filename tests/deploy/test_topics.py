@@ -189,6 +189,7 @@ class TestOnARealBroker:
             (log, "log", "empty")
         ]
 
+    @pytest.mark.slow
     def test_no_broker(self, cli: Cli) -> None:
         """An unreachable broker is an environment fault."""
         done = cli("topics", "check", env={"SEXTON_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"})

@@ -74,6 +74,7 @@ def _die(settings: Settings) -> None:
     _write(settings, records.DEAD_LETTERS, 2, *(Codec().encode(each) for each in letters))
 
 
+@pytest.mark.slow
 def test_the_commands_about_dead_letters_work(installation: Installation) -> None:
     """Each succeeds in the page's order, the plan is as shown, and all are replayed in the end."""
     _die(installation.settings)

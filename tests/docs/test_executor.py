@@ -36,6 +36,7 @@ def test_every_state_class_and_mode_is_told() -> None:
 @pytest.mark.real
 @pytest.mark.spark
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_a_missing_bucket_waits_as_the_page_shows(installation: Installation) -> None:
     """X-13: what stands in a bucket that is there is done, the other intent waits and says why."""
     (block,) = [text for text in pages.blocks(PAGE, "sh") if "two-buckets" in text]

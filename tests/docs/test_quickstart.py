@@ -40,6 +40,7 @@ def steady(text: str) -> list[str]:
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_the_quickstart_prints_what_it_shows(installation: Installation) -> None:
     """J-1: every command of the README succeeds with the output there; the stale intent is refused."""
     demo, by_hand = [block for block in pages.blocks(README, "sh") if "make lint" not in block]

@@ -128,6 +128,7 @@ def test_a_no_is_an_answer() -> None:
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_d_4_one_of_two_issuers_is_killed_while_numbers_are_handed_out(fresh: Installation) -> None:
     """D-4: calls go on at the other one; each gets a number of its own, and none is handed out twice."""
     got: list[int] = []

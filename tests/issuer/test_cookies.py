@@ -44,6 +44,7 @@ def proxy() -> Iterator[tuple[str, list[str | None]]]:
     thread.join()
 
 
+@pytest.mark.slow
 def test_cookies_of_a_proxy_are_not_kept(proxy: tuple[str, list[str | None]]) -> None:
     """They would grow with each call, until the header is too large to be taken."""
     url, sent = proxy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.folding import GENESIS, NOW, barrier, facts, fold, issued
@@ -67,6 +68,7 @@ def test_i3_no_number_twice(log: list[events.GenerationEvent]) -> None:
 
 
 @given(logs())
+@pytest.mark.slow
 def test_void_events_change_no_tenant(log: list[events.GenerationEvent]) -> None:
     """A void event leaves every tenant, holder and request as it was."""
     state = State()
@@ -120,6 +122,7 @@ def test_verdicts_are_stable(log: list[events.GenerationEvent], data: st.DataObj
 
 
 @given(logs())
+@pytest.mark.slow
 def test_fold_is_deterministic(log: list[events.GenerationEvent]) -> None:
     """Two readers of one log come to the same state and the same verdicts."""
     (one, verdicts), (other, same) = fold(*log), fold(*log)

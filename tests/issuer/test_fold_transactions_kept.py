@@ -71,6 +71,7 @@ class TestForgetting:
 
 @settings(max_examples=200)
 @given(mixed_logs(60))
+@pytest.mark.slow
 def test_what_is_final_stays_so(log: list[events.GenerationEvent]) -> None:
     """A committed or collected transaction, and the last committed number, never become something else."""
     state = State()

@@ -140,6 +140,7 @@ def _was_never(owner: Numbered, number: int) -> bool:
 
 @settings(max_examples=60)
 @given(mixed_logs())
+@pytest.mark.slow
 def test_cut_and_whole_history_tell_the_same(log: list[events.GenerationEvent]) -> None:
     """Both forms, imports, detach, drop, fences: the cut state says what the whole one does, or less.
 

@@ -149,6 +149,7 @@ def passes(state: State, tenant: str, generation: int, partition: int, offset: i
 
 @settings(max_examples=150)
 @given(settled_logs())
+@pytest.mark.slow
 def test_the_cut_changes_no_verdict_above_the_floor(log: list[events.GenerationEvent]) -> None:
     """Positions that may still be asked about are judged the same with the history and without."""
     whole = [
@@ -164,6 +165,7 @@ def test_the_cut_changes_no_verdict_above_the_floor(log: list[events.GenerationE
 
 @settings(max_examples=150)
 @given(settled_logs())
+@pytest.mark.slow
 def test_a_pass_of_an_unsettled_intent_stays_a_pass(log: list[events.GenerationEvent]) -> None:
     """I1: what passed at or above the unsettled positions that barriers carry passes after each of them."""
     passed: set[tuple[str, int, int, int]] = set()
@@ -208,6 +210,7 @@ def reported(state: State, tenant: str, generation: int, partition: int, offset:
 
 @settings(max_examples=150)
 @given(settled_logs())
+@pytest.mark.slow
 def test_a_forgotten_generation_is_still_told_as_superseded(log: list[events.GenerationEvent]) -> None:
     """Above the floor the cut state tells the same reason as the whole one; below it the same, or less."""
     whole = [

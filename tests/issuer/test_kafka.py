@@ -25,6 +25,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         stack.stop()
 
 
+@pytest.mark.slow
 def test_i_18_the_broker_is_killed_and_comes_back(alone: Installation) -> None:
     """I-18: without Kafka nothing is issued or judged; the same calls continue when it is back."""
     subject = Subject("t", 1, 0)

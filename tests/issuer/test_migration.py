@@ -222,6 +222,7 @@ def test_k_1_scan_and_import(
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_an_import_is_all_or_nothing(
     shared: Installation, issuer: IssuerClient, unique: str, tmp_path: Path
 ) -> None:
@@ -280,6 +281,7 @@ def test_a_scan_that_finds_nothing_is_told(
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_scan_and_import_of_the_first_form(
     shared: Installation, issuer: IssuerClient, unique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,6 +318,7 @@ def test_scan_and_import_of_the_first_form(
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_verify(shared: Installation, issuer: IssuerClient, unique: str, soon: Deadline) -> None:
     """`verify` reports what Redis lacks, has otherwise, or has too much, and nothing while both agree."""
     for name in ("kept", "lost", "changed"):

@@ -55,6 +55,7 @@ def attach(url: str) -> httpx.Response:
 
 
 @pytest.mark.parametrize("fault", [killed, hung, read_only])
+@pytest.mark.slow
 def test_while_redis_is_away(
     fresh: Installation, own_redis: Server, fault: Callable[[Server], Callable[[], object]]
 ) -> None:
@@ -73,6 +74,7 @@ def test_while_redis_is_away(
         assert attach(issuer.url).status_code == 200
 
 
+@pytest.mark.slow
 def test_while_the_intents_topic_is_another(fresh: Installation) -> None:
     """A topic that was deleted and created again under a running issuer is reported, for good."""
     topic = fresh.settings.topic(records.INTENTS)

@@ -44,6 +44,7 @@ def test_i_4_redis_loses_things(fresh: Installation, serve: Serve, loss: str) ->
     client.close()
 
 
+@pytest.mark.slow
 def test_i_4_flushed_all_the_time(fresh: Installation, serve: Serve) -> None:
     """I-4: numbers stay unique and in order while Redis is flushed between and during calls."""
     service = serve(fresh.settings)

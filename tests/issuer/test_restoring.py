@@ -206,6 +206,7 @@ def cli(made: Installation, env: Mapping[str, str], *arguments: str) -> tuple[in
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_a_log_is_restored_on_another_cluster(
     fresh: Installation, elsewhere: LocalStack, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

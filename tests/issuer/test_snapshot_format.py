@@ -73,6 +73,7 @@ def facts(state: State) -> Any:
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(mixed_logs(), st.data())
+@pytest.mark.slow
 def test_a_restored_state_is_the_folded_one(log: list[events.GenerationEvent], data: st.DataObject) -> None:
     """Written and read at any place of the log, a state is the same, and folds on to the same bytes."""
     cut = data.draw(st.integers(1, len(log)))

@@ -38,6 +38,7 @@ from sexton.schemas.settings import Settings
 pytestmark = pytest.mark.real
 
 
+@pytest.mark.slow
 def test_a_broken_snapshot_falls_back(
     filled: tuple[Place, list[Snapshot]], serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -58,6 +59,7 @@ def test_a_broken_snapshot_falls_back(
     assert attach(serve(place.settings), "n", "a") == 3
 
 
+@pytest.mark.slow
 def test_a_truncated_log_without_a_good_snapshot_is_not_served(
     filled: tuple[Place, list[Snapshot]], serve: Serve
 ) -> None:

@@ -205,6 +205,7 @@ def test_m_15_another_client_holds_a_kafka_transaction_open(fresh: Installation,
     assert (answer.status, answer.start, answer.until) == ("committed", 0, 3)
 
 
+@pytest.mark.slow
 def test_m_7_the_issuer_is_restarted_between_two_questions(fresh: Installation) -> None:
     """M-7: the client that has lost the answer asks the new process, which says the same."""
     with serving(fresh) as process, IssuerClient(process.url, caller="a service") as issuer:
@@ -236,6 +237,7 @@ def end(service: Service, tenant: str, number: int, *, collected: bool) -> None:
         service.authority().answer(CollectTransaction(tenant, number, caller="c"), until)
 
 
+@pytest.mark.slow
 def test_m_12_the_oldest_deadlist_of_a_cut_history_is_replayed(fresh: Installation, serve: Serve) -> None:
     """M-12: at an issuer that was there, and at one that starts from a snapshot, it is forgotten: no pass."""
     service, count, left = serve(fresh.settings), 301, 3

@@ -15,6 +15,7 @@ from sexton.issuer.client import IssuerClient
 pytestmark = pytest.mark.real
 
 
+@pytest.mark.slow
 def test_an_older_issuer_stops_at_what_it_does_not_know(fresh: Installation) -> None:
     """Side by side until an event of a newer kind stands in the log: then the older answers nothing."""
     fresh.start_issuer()

@@ -84,6 +84,7 @@ def search(setup: Setup) -> Found:
 
 
 @pytest.mark.parametrize("setup", WORLDS.values(), ids=WORLDS)
+@pytest.mark.slow
 def test_no_state_breaks_a_property_while_every_safeguard_is_on(setup: Setup) -> None:
     """Whatever lags, lies, crashes or is lost: I1, I3, one answer and stability hold in every state."""
     found = search(setup)

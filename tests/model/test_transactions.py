@@ -116,6 +116,7 @@ def searched(setup: TransactionSetup) -> Found:
 
 
 @pytest.mark.parametrize("setup", WORLDS.values(), ids=WORLDS)
+@pytest.mark.slow
 def test_no_state_breaks_a_transaction_while_every_safeguard_is_on(setup: TransactionSetup) -> None:
     """Whatever races, lands late, is lost, dies or wakes up: each property holds in every state."""
     found = searched(setup)

@@ -160,6 +160,7 @@ def test_k_6_a_name_is_given_to_one_intent(world: Fake | Real) -> None:
     assert [_keys(intent) for intent in emitted] == [["a-00000001"]]
 
 
+@pytest.mark.slow
 def test_f_7_a_queue_of_three_loses_nothing(world: Fake | Real) -> None:
     """F-7: 10,000 emits through a queue of 3 wait for room and all arrive, in order."""
     x = _name()

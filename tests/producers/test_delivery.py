@@ -73,6 +73,7 @@ def test_f_7_close_with_an_unreachable_broker_is_in_time(connect: Connect) -> No
         receipts[0].wait(0)
 
 
+@pytest.mark.slow
 def test_f_7_a_small_queue_pushes_back_and_loses_nothing(connect: Connect, arrived: Arrived) -> None:
     """F-7: a queue of 3 and 10,000 emits: each waits for room, all arrive, in order."""
     sexton = connect(limits=Limits(queue_messages=3, linger=0))

@@ -125,6 +125,7 @@ def test_a_missing_file_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFix
     assert "cannot be read" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_unreachable_broker_is_an_environment_fault(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -198,6 +198,7 @@ def test_p_13_a_lock_that_is_refused_is_told_at_once(
 
 
 @pytest.mark.parametrize("code", [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS])
+@pytest.mark.slow
 def test_p_13_a_coordinator_on_its_way_is_waited_for(odd: OddKafka, settings: Settings, code: int) -> None:
     """P-13: what passes by itself is no refusal."""
     odd.refuse(Api.JOIN_GROUP, code, times=2)

@@ -121,6 +121,7 @@ class TestKeys:
         ),
         data=st.data(),
     )
+    @pytest.mark.slow
     def test_x_2_x_3_x_9_all_of_unicode(
         self, s3: S3Recorder, knowing: BatchDeleter, keys: list[str], data: st.DataObject
     ) -> None:

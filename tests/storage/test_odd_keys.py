@@ -127,6 +127,7 @@ def knowing(deleter: BatchDeleter) -> BatchDeleter:
 class TestRecorder:
     @tried(400)
     @given(keys=odd_keys, data=st.data())
+    @pytest.mark.slow
     def test_x_2_x_3_x_9_exactly_what_was_named_goes(
         self, s3: S3Recorder, knowing: BatchDeleter, keys: list[str], data: st.DataObject
     ) -> None:
@@ -200,6 +201,7 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BatchDeleter]:
 @tried(30)
 @given(keys=odd_keys, data=st.data())
 @example(keys=["a\rb", "b\x01c", "x\uffff", "a/../b", "e\u0301"], data=None)
+@pytest.mark.slow
 def test_x_2_x_3_x_9_on_moto(moto: BatchDeleter, keys: list[str], data: st.DataObject | None) -> None:
     """X-2, X-3, X-9: also on moto, of what it keeps apart: named keys go, or are refused; the rest stands."""
     bucket = f"test-{os.urandom(6).hex()}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.stores_page import PAGE, stores_table
 
 from sexton.storage import ALIASINGS
@@ -14,6 +15,7 @@ def test_every_spelling_has_its_row() -> None:
     assert all(f"| keeps apart: {aliasing.name} |" in page for aliasing in ALIASINGS)
 
 
+@pytest.mark.slow
 def test_every_named_store_is_told_as_it_is() -> None:
     """The table of stores is what happens now: `python -m tests.support.stores_page` writes it."""
     assert stores_table() in PAGE.read_text(encoding="utf-8")

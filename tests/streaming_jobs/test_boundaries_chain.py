@@ -35,6 +35,7 @@ def puts(s3: S3Recorder) -> list[bytes]:
     return [each.body for each in s3.requests if each.method == "PUT" and each.key == BOUNDARY]
 
 
+@pytest.mark.slow
 def test_b_8_a_reaper_that_ends_before_its_receipts_changes_nothing_twice(
     chain: Chain, s3: S3Recorder
 ) -> None:
@@ -51,6 +52,7 @@ def test_b_8_a_reaper_that_ends_before_its_receipts_changes_nothing_twice(
     assert chain.dead_letters() == []
 
 
+@pytest.mark.slow
 def test_b_2_b_3_b_11_tasks_of_a_micro_batch_raise_one_boundary(chain: Chain, s3: S3Recorder) -> None:
     """Intents of three partitions, a bad one and one of another namespace: the highest that passed stands."""
     fill(s3)
@@ -76,6 +78,7 @@ def test_b_2_b_3_b_11_tasks_of_a_micro_batch_raise_one_boundary(chain: Chain, s3
     assert reasons["bad"] == "newest-file"
 
 
+@pytest.mark.slow
 def test_b_4_b_11_a_boundary_that_was_set_back_is_named(chain: Chain, s3: S3Recorder) -> None:
     """Restored from a backup: nothing is done, the log names the namespace; mended by a person it goes on."""
     fill(s3, b"1")

@@ -181,6 +181,7 @@ def test_a_store_that_gets_slower_gets_no_more_requests() -> None:
 
 
 @given(rate=st.floats(2_000.0, 1e5), tasks=st.integers(1, 6), noes=st.integers(0, 3))
+@pytest.mark.slow
 def test_without_the_board_all_together_are_stricter(rate: float, tasks: int, noes: int) -> None:
     """Each task keeps to its share of the last rate and never grows above it."""
     world = World()

@@ -193,6 +193,7 @@ def test_a_budget_is_forgotten_after_ten_minutes_without_use(board: RedisBoard, 
     assert 590_000 < server.client.pttl(key_of("c")) <= 600_000
 
 
+@pytest.mark.slow
 def test_two_processes_share_one_budget(board: RedisBoard, server: Server) -> None:
     """Two processes that send whatever they may get one rate between them, both their part of it."""
     server.client.hset(key_of("two"), mapping=dict.fromkeys(FIELDS, "0"))

@@ -33,6 +33,7 @@ def asked(
     return intent_id
 
 
+@pytest.mark.slow
 def test_x_12_conditions_that_exclude_each_other_never_delete(chain: Chain, s3: S3Recorder) -> None:
     """X-12: with a wrong and the right ETag, in either order, the object stays."""
     s3.create_bucket("bucket", {"one": b"x", "two": b"x"})
@@ -81,6 +82,7 @@ def test_x_12_an_etag_and_a_version_id_together(chain: Chain, s3: S3Recorder) ->
     assert chain.words() == dict.fromkeys(intents, "refused")
 
 
+@pytest.mark.slow
 def test_x_16_a_changed_key_that_comes_back_opens_no_phase(chain: Chain, s3: S3Recorder) -> None:
     """X-16: `changed` beside a key that waits is `changed` when both come back, and its data stays."""
     s3.create_bucket("bucket", dict.fromkeys(["meta", "gone", "busy", "data"], b"x"))

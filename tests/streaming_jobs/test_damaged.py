@@ -45,6 +45,7 @@ def damage(file: Path, left: str | None, *, with_sum: bool) -> None:
 
 @pytest.mark.real
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_refused_and_its_file_is_named(
     chain: Chain, s3: S3Recorder, tmp_path: Path, cli: Cli
 ) -> None:

@@ -43,6 +43,7 @@ def replayed(chain: Chain, s3: S3Recorder) -> None:
 
 @pytest.mark.real
 @pytest.mark.spark
+@pytest.mark.slow
 def test_of_two_copies_after_a_crash_one_chain_survives(chain: Chain, s3: S3Recorder) -> None:
     """Copies written, not committed, written again: the bucket's return ends all in one outcome each."""
     s3.create_bucket("bucket", {"a": b"", "b": b""})
@@ -68,6 +69,7 @@ def test_of_two_copies_after_a_crash_one_chain_survives(chain: Chain, s3: S3Reco
 
 @pytest.mark.real
 @pytest.mark.spark
+@pytest.mark.slow
 def test_what_a_dropped_copy_knew_makes_no_untrue_word(
     chain: Chain, s3: S3Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def lock(s3: S3Recorder, key: str, mode: str, *, hold: bool = False) -> str:
     return version.version_id
 
 
+@pytest.mark.slow
 def test_locked_versions_are_refused_with_the_date(chain: Chain, s3: S3Recorder) -> None:
     """Object lock and legal hold: `refused`, the date until which is in the outcome, no dead letter."""
     s3.create_bucket("bucket", dict.fromkeys(["kept", "held"], b"x"), locks=True)
@@ -71,6 +72,7 @@ def test_a_bypass_needs_the_reapers_permission(chain: Chain, s3: S3Recorder, all
     assert bool(sent) is allowed
 
 
+@pytest.mark.slow
 def test_replayed_erasures_take_no_other_version(chain: Chain, s3: S3Recorder) -> None:
     """X-19: erased, ended before settling, written again: the replay erases nothing that came since."""
     s3.create_bucket("bucket", dict.fromkeys(["one", "hide"], b"old"), versioning="Enabled")
@@ -87,6 +89,7 @@ def test_replayed_erasures_take_no_other_version(chain: Chain, s3: S3Recorder) -
     assert markers(s3, "bucket", ["one", "hide"]) == {"one": 0, "hide": 1}
 
 
+@pytest.mark.slow
 def test_x_6_a_busy_listing_is_no_success(chain: Chain, s3: S3Recorder) -> None:
     """X-6: all versions of a key whose listing is throttled: it waits, comes back, and is erased then."""
     s3.create_bucket("bucket", {"a": b"x"}, versioning="Enabled")
@@ -179,6 +182,7 @@ def test_a_deferred_copy_of_another_topic_proves_nothing(chain: Chain, s3: S3Rec
     assert bool(s3.objects("bucket")) is guarded
 
 
+@pytest.mark.slow
 def test_looks_that_are_denied_leave_nothing_untrue(chain: Chain, s3: S3Recorder) -> None:
     """X-19: where HEAD is denied a failed condition waits, and is reported once it can be verified."""
     s3.create_bucket("bucket", {"a": b"other"})
@@ -217,6 +221,7 @@ def test_an_outcome_with_very_many_exceptions_is_written(chain: Chain, s3: S3Rec
     assert len(s3.objects("bucket")) == 20_000
 
 
+@pytest.mark.slow
 def test_a_clock_that_went_back_only_waits(chain: Chain, s3: S3Recorder) -> None:
     """A copy that is dated in the future waits longer; nothing is skipped, and it comes back in the end."""
     s3.create_bucket("bucket", {"a": b""})

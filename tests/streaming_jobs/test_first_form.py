@@ -13,6 +13,7 @@ from sexton.schemas.generations import MAX_NODE, MAX_PACKED_PART, PackedGenerati
 from sexton.storage import ObjectStore
 
 
+@pytest.mark.slow
 def test_i_8_the_largest_suffix_goes_all_the_way(chain: Chain, store: ObjectStore) -> None:
     """I-8: the u64 suffix at its largest value, from the SDK over Kafka, job and Redis to the outcome."""
     tenant = ImportedTenant("t", GenerationForm.FIRST, MAX_PACKED_PART - 1, None)
@@ -56,6 +57,7 @@ def test_a_node_that_registered_again(chain: Chain, store: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize(("node", "node_generation"), [(None, None), ("n", None), ("other", 1), ("n", 2)])
+@pytest.mark.slow
 def test_guards_with_other_parts_are_never(
     chain: Chain, store: ObjectStore, node: str | None, node_generation: int | None
 ) -> None:

@@ -216,6 +216,7 @@ def test_records_tell_what_they_are_without_a_decoder(chain: Chain, store: Objec
     }
 
 
+@pytest.mark.slow
 def test_f_2_a_record_that_unpacks_to_far_more_than_it_weighs(chain: Chain, store: ObjectStore) -> None:
     """F-2: some kilobytes that are 70 MB unpacked are a dead letter that tells so, and neighbours
     continue.

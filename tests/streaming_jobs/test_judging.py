@@ -23,6 +23,7 @@ def left(store: ObjectStore, bucket: str) -> list[str]:
     return sorted(store.list_keys(bucket, ""))
 
 
+@pytest.mark.slow
 def test_j_1_stale_intents_are_refused_and_their_objects_stay(chain: Chain, store: ObjectStore) -> None:
     """J-1: a superseded generation's intents are stale; its successor may delete the same keys."""
     names = keys("t", 3)
@@ -46,6 +47,7 @@ def test_j_1_stale_intents_are_refused_and_their_objects_stay(chain: Chain, stor
     assert left(store, chain.bucket) == []
 
 
+@pytest.mark.slow
 def test_j_1_a_stale_owner_is_told_so_after_its_history_was_cut(chain: Chain, store: ObjectStore) -> None:
     """J-1: its window is forgotten once all below is settled, and it is still told to be superseded."""
     put(store, chain.bucket, ["old", "new", "late", "never"])
@@ -76,6 +78,7 @@ def test_j_1_a_stale_owner_is_told_so_after_its_history_was_cut(chain: Chain, st
     assert left(store, chain.bucket) == ["late", "never"]
 
 
+@pytest.mark.slow
 def test_j_2_order_in_the_micro_batch_does_not_matter(chain: Chain, store: ObjectStore) -> None:
     """J-2: of two generations that both write after the change, only the newer one's keys go."""
     put(store, chain.bucket, [*keys("old", 4), *keys("new", 4)])
@@ -146,6 +149,7 @@ def test_i_3_an_unknown_tenants_intents_are_refused(chain: Chain, store: ObjectS
     assert left(store, chain.bucket) == ["a"]
 
 
+@pytest.mark.slow
 def test_j_5_a_replayed_micro_batch_changes_no_outcome(chain: Chain, store: ObjectStore) -> None:
     """J-5: the whole micro-batch again gives the same outcomes; an object guarded by `unchanged` survives."""
     put(store, chain.bucket, [*keys("gone", 5), "stale", "guarded"])

@@ -104,6 +104,7 @@ class TestWithAReaper:
     pytestmark = on_real_parts
 
     @pytest.mark.parametrize("versioning", ["", "Enabled"])
+    @pytest.mark.slow
     def test_x_4_what_is_gone_is_not_sent_again(self, chain: Chain, s3: S3Recorder, versioning: str) -> None:
         """X-4: the key that was busy goes alone when it comes back; its neighbours are not even verified."""
         names = ["a", "b", "busy"]
@@ -127,6 +128,7 @@ class TestWithAReaper:
         if versioning:
             assert markers(s3, "bucket", names) == dict.fromkeys(names, 1)
 
+    @pytest.mark.slow
     def test_x_19_each_key_keeps_its_own_word(self, chain: Chain, s3: S3Recorder) -> None:
         """X-19: of three conditions one was carried out unseen, one never held, and one held: all told."""
         names = ["unseen", "changed", "gone"]
@@ -167,6 +169,7 @@ class TestWithAReaper:
         assert [r.keys for r in s3.deletes()][sent:] == [["busy"], ["last"]]
         assert (outcome(chain, intent_id).counts, s3.objects("bucket")) == ({"deleted": 4}, {})
 
+    @pytest.mark.slow
     def test_x_18_what_is_gone_stays_gone_when_the_rest_is_refused(
         self, chain: Chain, s3: S3Recorder
     ) -> None:
@@ -182,6 +185,7 @@ class TestWithAReaper:
         assert (found.outcome, found.counts) == ("refused", {"deleted": 1, "refused": 1})
         assert [(e.key, e.outcome) for e in found.exceptions] == [("busy", "refused")]
 
+    @pytest.mark.slow
     def test_x_19_what_may_be_gone_is_looked_at_before_the_rest_is_refused(
         self, chain: Chain, s3: S3Recorder
     ) -> None:
@@ -232,6 +236,7 @@ class TestWithAReaper:
         assert outcome(chain, intent_id).counts == {"deleted": 4}
 
     @pytest.mark.parametrize("mode", [DeleteMode.HIDE, DeleteMode.ERASE_ALL_VERSIONS])
+    @pytest.mark.slow
     def test_past_the_age_limit_what_is_gone_keeps_its_word(
         self, chain: Chain, s3: S3Recorder, mode: DeleteMode
     ) -> None:

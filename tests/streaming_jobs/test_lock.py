@@ -133,6 +133,7 @@ def test_x_20_a_reaper_that_was_paused_until_another_one_has_finished_sends_noth
 @real
 @spark_
 @pytest.mark.parametrize("asked", [1, 2], ids=["before the barrier", "before the commit"])
+@pytest.mark.slow
 def test_x_20_a_lock_that_is_lost_ends_the_micro_batch(
     chain: Chain, s3: S3Recorder, monkeypatch: pytest.MonkeyPatch, asked: int
 ) -> None:
@@ -171,6 +172,7 @@ def test_x_20_another_checkpoint_is_another_lock(chain: Chain) -> None:
 
 
 @real
+@pytest.mark.slow
 def test_q_2_a_second_reaper_is_refused_before_spark_starts(
     settings: Settings, start: Callable[..., Command]
 ) -> None:

@@ -90,6 +90,7 @@ def end_before_waiting_commit(chain: Chain) -> None:
     last.with_name(f".{last.name}.crc").unlink()
 
 
+@pytest.mark.slow
 def test_a_copy_from_another_topic_is_about_no_record_of_this_one(chain: Chain, s3: S3Recorder) -> None:
     """I2: `intents` was made again and `deferred` was not: the offsets of its copies are those of others."""
     chain.emit(promised(chain, "a"))
@@ -104,6 +105,7 @@ def test_a_copy_from_another_topic_is_about_no_record_of_this_one(chain: Chain, 
     assert folded(chain, intent) == [GONE]
 
 
+@pytest.mark.slow
 def test_a_dead_letter_without_its_outcome_is_half_of_it(chain: Chain, s3: S3Recorder) -> None:
     """I2: a reaper ended between the two: keys that the dead letter does not name get their outcome."""
     intent = promised(chain, "a", "b")
@@ -121,6 +123,7 @@ def test_a_dead_letter_without_its_outcome_is_half_of_it(chain: Chain, s3: S3Rec
     assert markers(s3, "bucket", ["a"]) == {"a": 1}
 
 
+@pytest.mark.slow
 def test_a_waiting_intent_that_is_processed_once_more_ends_once(chain: Chain, s3: S3Recorder) -> None:
     """P-11: ended after the next copy was written and before the delay queue's commit."""
     intent = promised(chain, "a")
@@ -139,6 +142,7 @@ def test_a_waiting_intent_that_is_processed_once_more_ends_once(chain: Chain, s3
     assert len(chain.outcomes()) == 1
 
 
+@pytest.mark.slow
 def test_a_waiting_intent_that_was_held_ends_once(
     chain: Chain, s3: S3Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +168,7 @@ def test_a_waiting_intent_that_was_held_ends_once(
     assert len(chain.outcomes()) == 1
 
 
+@pytest.mark.slow
 def test_a_clock_that_went_back_loses_no_copy(chain: Chain, s3: S3Recorder) -> None:
     """I2: of two copies in one delay the later one continues, also where it says an earlier time."""
     chain.emit(promised(chain, "d"))
@@ -183,6 +188,7 @@ def test_a_clock_that_went_back_loses_no_copy(chain: Chain, s3: S3Recorder) -> N
     assert markers(s3, "bucket", ["a"]) == {"a": 1}
 
 
+@pytest.mark.slow
 def test_bytes_that_were_sent_again_as_they_were_are_not_done_twice(chain: Chain, s3: S3Recorder) -> None:
     """P-11: a raw copy says of which intent it is by its bytes alone."""
     intent = promised(chain, "a")
@@ -202,6 +208,7 @@ def test_bytes_that_were_sent_again_as_they_were_are_not_done_twice(chain: Chain
     assert len(chain.outcomes()) == outcomes
 
 
+@pytest.mark.slow
 def test_what_is_no_receipt_says_nothing_and_stops_nothing(chain: Chain, s3: S3Recorder) -> None:
     """I2: garbage, tombstones, positions that no topic has, and headers that are no text."""
     done = promised(chain, "a")
@@ -231,6 +238,7 @@ def test_what_is_no_receipt_says_nothing_and_stops_nothing(chain: Chain, s3: S3R
     assert ended == {each.intent_id for each in (done, *intents, waits)}
 
 
+@pytest.mark.slow
 def test_an_outcome_whose_dead_letter_was_not_written_is_half_of_it(chain: Chain, s3: S3Recorder) -> None:
     """I2: keys that failed are named in the end, also where retention has been at the dead letters."""
     intent = promised(chain, "a", "b")

@@ -22,6 +22,7 @@ def asked(chain: Chain, action: events.Action, *guards: events.Guard) -> str:
     return intent_id
 
 
+@pytest.mark.slow
 def test_x_16_a_prefix_goes_in_slices_and_its_neighbours_stay(chain: Chain, s3: S3Recorder) -> None:
     """X-16: `foo/` goes whole, slice by slice, its tombstone last; `foo` and `foo-bar/x` stay."""
     names = keys("foo", 2500)
@@ -111,6 +112,7 @@ def test_x_12_a_condition_is_checked_by_the_store_or_refused(chain: Chain, s3: S
     assert list(s3.objects("bucket")) == ["wrong"]
 
 
+@pytest.mark.slow
 def test_a_prefix_past_its_age_limit_says_what_is_left(chain: Chain, s3: S3Recorder) -> None:
     """X-19: held past the age limit a prefix is a dead letter if something is there, and waits unseen."""
     s3.create_bucket("bucket", {"foo/a": b""})

@@ -52,6 +52,7 @@ def each_its_own(chain: Chain) -> list[events.DeletionIntent]:
     return intents
 
 
+@pytest.mark.slow
 def test_p_11_a_new_checkpoint_hides_nothing_that_was_brought_back(chain: Chain, s3: S3Recorder) -> None:
     """P-11: no outcome twice, nothing sent; what is asked for after the restore is done."""
     intents = each_its_own(chain)
@@ -70,6 +71,7 @@ def test_p_11_a_new_checkpoint_hides_nothing_that_was_brought_back(chain: Chain,
     assert chain.reap(s3_endpoint_url=s3.url, checkpoint=anew(chain)).records == 0
 
 
+@pytest.mark.slow
 def test_p_11_what_waited_and_what_is_dead_is_not_done_again(chain: Chain, s3: S3Recorder) -> None:
     """P-11: intents with copies in the delay queue, one whose key failed, and bytes that are no intent."""
     waited, failed = promised(chain, "a"), promised(chain, "b", "c")
@@ -98,6 +100,7 @@ def test_p_11_what_waited_and_what_is_dead_is_not_done_again(chain: Chain, s3: S
     ]
 
 
+@pytest.mark.slow
 def test_p_11_what_still_waits_is_done_once_by_its_last_copy(chain: Chain, s3: S3Recorder) -> None:
     """P-11: a new checkpoint goes on where the old one stood, and not from several copies at once."""
     waits = promised(chain, "a")
@@ -117,6 +120,7 @@ def test_p_11_what_still_waits_is_done_once_by_its_last_copy(chain: Chain, s3: S
     assert markers(s3, "bucket", ["a"]) == {"a": 1}
 
 
+@pytest.mark.slow
 def test_p_11_a_new_checkpoint_that_ends_halfway_looks_again(
     chain: Chain, s3: S3Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +190,7 @@ def test_p_11_a_micro_batch_that_was_held_hides_nothing_either(
     assert (folded(chain, *intents), len(chain.outcomes())) == ([GONE] * 4, 4)
 
 
+@pytest.mark.slow
 def test_p_11_where_outcomes_are_gone_an_unknown_is_not_a_yes(chain: Chain, s3: S3Recorder) -> None:
     """P-11: retention has taken outcomes: a dead letter with the raw bytes, which a person may replay."""
     intents = [promised(chain, NAMES[n % 3]) for n in range(9)]
@@ -208,6 +213,7 @@ def test_p_11_where_outcomes_are_gone_an_unknown_is_not_a_yes(chain: Chain, s3: 
     assert sorted(s3.objects("bucket")) == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_p_11_a_dry_run_says_what_a_new_checkpoint_would_do(chain: Chain, s3: S3Recorder) -> None:
     """P-11, X-17: with no checkpoint and with a new one, nothing of what has its final outcome."""
     each_its_own(chain)

@@ -213,6 +213,7 @@ def odd_suffixes(reported: Stories) -> None:
             reported.note(key, tenant.delete(BUCKET, [key]))
 
 
+@pytest.mark.slow
 def test_j_10_after_a_put_of_unknown_fate_nothing_is_emitted_before_the_re_attach(stories: Stories) -> None:
     """J-10: not one record stands in the topic until the service has attached again."""
     assert stories.reported["before the re-attach"] == []

@@ -39,6 +39,7 @@ def commits(chain: Chain) -> list[str]:
 
 
 @pytest.mark.parametrize("reported", [True, False], ids=["receipts written", "no receipt written"])
+@pytest.mark.slow
 def test_j_5_an_object_written_again_survives_the_replay(
     chain: Chain, s3: S3Recorder, reported: bool
 ) -> None:
@@ -108,6 +109,7 @@ def tasks_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_j_7_a_key_that_is_written_again_and_again(
     chain: Chain, s3: S3Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +152,7 @@ def test_j_7_a_key_that_is_written_again_and_again(
     assert tasks[0] >= 16
 
 
+@pytest.mark.slow
 def test_j_7_keys_that_carry_generations(
     chain: Chain, s3: S3Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +206,7 @@ def test_x_4_exactly_the_failed_keys_are_sent_again(chain: Chain, s3: S3Recorder
 
 
 @pytest.mark.parametrize("keys", [10, 400])
+@pytest.mark.slow
 def test_x_6_a_store_that_is_busy_for_a_while_is_waited_for(chain: Chain, s3: S3Recorder, keys: int) -> None:
     """X-6: 20 times 503 SlowDown, then fine: one run settles all, nothing is lost or counted twice."""
     names = [f"k{i}" for i in range(3 * keys)]
@@ -218,6 +222,7 @@ def test_x_6_a_store_that_is_busy_for_a_while_is_waited_for(chain: Chain, s3: S3
     assert (chain.dead_letters(), chain.deferred()) == ([], [])
 
 
+@pytest.mark.slow
 def test_x_7_what_is_wrong_with_everything_holds_the_micro_batch(chain: Chain, s3: S3Recorder) -> None:
     """X-7: one bucket of three has it: offsets stay, nothing is written while it lasts, then it drains.
 
@@ -268,6 +273,7 @@ def test_x_10_a_store_that_wants_md5_gets_it(chain: Chain, s3: S3Recorder) -> No
     assert (chain.dead_letters(), chain.deferred()) == ([], [])
 
 
+@pytest.mark.slow
 def test_x_11_a_lost_checkpoint_starts_over_without_harm(chain: Chain, s3: S3Recorder) -> None:
     """X-11: without its checkpoint everything is read again, and verified before it is sent: one marker."""
     s3.create_bucket("bucket", {"a": b"", "stays": b""}, versioning="Enabled")
@@ -286,6 +292,7 @@ def test_x_11_a_lost_checkpoint_starts_over_without_harm(chain: Chain, s3: S3Rec
     assert sorted(s3.objects("bucket")) == ["stays"]
 
 
+@pytest.mark.slow
 def test_x_11_a_late_answer_and_a_replay_make_one_marker(chain: Chain, s3: S3Recorder) -> None:
     """X-11: answered too late, replayed, and read by a new checkpoint: one delete marker on each key."""
     s3.create_bucket("bucket", dict.fromkeys(["a", "b"], b""), versioning="Enabled")
@@ -330,6 +337,7 @@ def test_x_12_a_condition_that_the_store_ignores_is_not_sent(
 
 @pytest.mark.parametrize("code", ["PreconditionFailed", "AccessDenied"])
 @pytest.mark.parametrize("versioning", ["", "Enabled"])
+@pytest.mark.slow
 def test_x_19_a_replay_says_nothing_untrue_about_a_key_that_is_gone(
     chain: Chain, s3: S3Recorder, code: str, versioning: str
 ) -> None:
@@ -346,6 +354,7 @@ def test_x_19_a_replay_says_nothing_untrue_about_a_key_that_is_gone(
     assert markers(s3, "bucket", ["a"]) == {"a": 1 if versioning else 0}
 
 
+@pytest.mark.slow
 def test_x_19_a_busy_store_past_the_age_limit_after_a_crash(chain: Chain, s3: S3Recorder) -> None:
     """X-19: deleted, ended before settling, then only 503 past the age limit: `absent`, no dead letter."""
     s3.create_bucket("bucket", {"a": b""})

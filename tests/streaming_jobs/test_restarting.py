@@ -140,6 +140,7 @@ def test_kill_9_between_sink_and_commit_converges(
     assert chain.dead_letters() == []
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_in_the_middle_is_run_again(
     chain: Chain, s3: S3Recorder, start: Callable[..., Command]
 ) -> None:
@@ -179,6 +180,7 @@ def held(chain: Chain, s3: S3Recorder, *intents: events.DeletionIntent) -> None:
     assert (len(chain.deferred()), chain.outcomes()) == (len(intents), [])
 
 
+@pytest.mark.slow
 def test_the_waiting_room_ended_between_sink_and_commit(
     chain: Chain, s3: S3Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +204,7 @@ def test_the_waiting_room_ended_between_sink_and_commit(
     assert chain.dead_letters() == []
 
 
+@pytest.mark.slow
 def test_the_waiting_room_ended_before_its_receipts(chain: Chain, s3: S3Recorder) -> None:
     """J-5: deleted when it came back, ended before a receipt, written again: it stays, the fold is true."""
     intent = unchanged(chain, "guarded", etag_of(b"x"))
@@ -233,6 +236,7 @@ def test_a_waiting_room_that_retention_has_cut_is_refused(chain: Chain, s3: S3Re
         chain.reap(s3_endpoint_url=s3.url)
 
 
+@pytest.mark.slow
 def test_x_13_a_bucket_that_is_bad_for_one_of_two_tasks(chain: Chain, s3: S3Recorder) -> None:
     """X-13: what one task could not do waits and is done later; what the other one did is reported at
     once.

@@ -29,6 +29,7 @@ session._jvm.org.slf4j.LoggerFactory.getLogger("test").error("written")
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_paths_with_a_space_reach_the_jvm_whole(tmp_path: Path) -> None:
     """Spark, its log's configuration and the archive lie under names that a shell would take apart."""
     folder = tmp_path / "a checkout, 'new' \"one\" \\ of two"

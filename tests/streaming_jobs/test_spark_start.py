@@ -34,6 +34,7 @@ def test_spark_maps_the_archive_that_the_set_up_made(stack: LocalStack, spark: S
 
 @pytest.mark.real
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_worker_is_forked_with_what_it_runs(spark: SparkSession) -> None:
     """Its parent is our daemon, and not Spark's own, which has imported nothing of ours."""
 

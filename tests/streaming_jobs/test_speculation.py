@@ -63,6 +63,7 @@ def test_tasks_on_two_workers_delete_once(
     assert markers(s3, "bucket", NAMES) == dict.fromkeys(NAMES, 1)
 
 
+@pytest.mark.slow
 def test_speculation_is_refused_wherever_it_was_set(
     chain: Chain, installation: Installation, s3: S3Recorder, tmp_path: Path
 ) -> None:

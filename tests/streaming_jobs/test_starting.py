@@ -44,6 +44,7 @@ def tree(root: Path) -> dict[str, str]:
 
 @real
 @spark_
+@pytest.mark.slow
 def test_f_8_j_13_a_recreated_intents_topic_is_refused_until_told(
     chain: Chain, store: ObjectStore, installation: Installation
 ) -> None:
@@ -111,6 +112,7 @@ def test_f_9_intents_lost_to_retention_are_named(chain: Chain) -> None:
 
 @real
 @spark_
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_refused(chain: Chain) -> None:
     """A checkpoint that cannot be read is named as damaged, not silently started over."""
     chain.emit(chain.intent("t", None, ["a"], guards=PROMISE))
@@ -204,6 +206,7 @@ def test_a_checkpoint_that_cannot_be_made_is_told(
 
 @real
 @spark_
+@pytest.mark.slow
 def test_x_17_a_dry_run_reports_the_same_and_writes_nothing(chain: Chain, s3: S3Recorder, cli: Cli) -> None:
     """X-17: a line of each record as the run after it decides; until then everything is as it was."""
     s3.create_bucket("bucket", dict.fromkeys([*"abcdefg", "folder/one"], b"x"))
@@ -353,6 +356,7 @@ def test_j_13_a_topic_recreated_after_the_barrier_is_never_judged(chain: Chain, 
 
 @real
 @spark_
+@pytest.mark.slow
 def test_an_issuer_of_another_prefix_judges_nothing(
     chain: Chain, stack: LocalStack, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def to_the_group(process: subprocess.Popen[str]) -> None:
     [(to_the_jvm, ["1"], 0), (to_the_group, ["2", "fail"], 1)],
     ids=["JVM", "group"],
 )
+@pytest.mark.slow
 def test_streams_and_signals_of_a_driver_below_spark_submit(
     send: Callable[[subprocess.Popen[str]], None], arguments: list[str], code: int, tmp_path: Path
 ) -> None:
@@ -107,6 +108,7 @@ assert gateway().proc.poll() is None
 """
 
 
+@pytest.mark.slow
 def test_a_jvm_below_the_driver_hands_on_a_signal_and_continues() -> None:
     """Told alone, as by an operator who takes it for the reaper."""
     done = subprocess.run(

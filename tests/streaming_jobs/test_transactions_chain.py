@@ -110,6 +110,7 @@ def replaced_with_the_sdk(chain: Chain, store: ObjectStore, reaper: Running, ten
     assert reasons(chain)[asked] == ("deleted", "pass")
 
 
+@pytest.mark.slow
 def test_m_1_m_9_m_15_two_nodes_and_one_commit(chain: Chain, store: ObjectStore) -> None:
     """M-1, M-3, M-5, M-6, M-9, M-15, M-16: of two that are open one is committed; each deletes its own."""
     t, below = "moss", "tenants/moss/"
@@ -169,6 +170,7 @@ def status(cli: Cli, intent: events.DeletionIntent) -> str:
     return str(json.loads(cli("intents", "status", intent.intent_id, "--format", "json").stdout)["state"])
 
 
+@pytest.mark.slow
 def test_m_4_a_deadlist_that_waits_longer_than_every_delay_level(
     chain: Chain, store: ObjectStore, cli: Cli
 ) -> None:
@@ -197,6 +199,7 @@ def collect(chain: Chain, store: ObjectStore, reports: Path) -> set[tuple[str, s
     return {(each.tenant, each.state.value) for each in report.findings}
 
 
+@pytest.mark.slow
 def test_m_5_a_dead_node_is_decommissioned(chain: Chain, store: ObjectStore, tmp_path: Path) -> None:
     """M-5: what it had open is untouched until its credentials' revocation is old enough; then all goes."""
     tenants, now = ("moss", "fern"), datetime.now(UTC)

@@ -52,6 +52,7 @@ def test_vetoes_stop_their_own_intents(chain: Chain, s3: S3Recorder) -> None:
 
 
 @pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0], ids=["behind", "ahead"])
+@pytest.mark.slow
 def test_a_store_whose_clock_is_an_hour_off_deletes_nothing_early(
     chain: Chain, s3: S3Recorder, ahead_s: float
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_store_whose_clock_is_an_hour_off_deletes_nothing_early(
     assert set(s3.objects("bucket")) == waits - {"soon"}
 
 
+@pytest.mark.slow
 def test_i_7_what_was_done_before_a_crash_is_not_called_cancelled(chain: Chain, s3: S3Recorder) -> None:
     """I7: deleted, ended before its receipt, and vetoed since: what is gone is gone, and said so."""
     s3.create_bucket("bucket", dict.fromkeys(["commit", "data", "new"], b"x"))

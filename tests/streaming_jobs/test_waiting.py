@@ -17,6 +17,7 @@ from sexton.schemas import events, records
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
 
+@pytest.mark.slow
 def test_x_7_x_13_bad_buckets_hold_their_own_intents_and_they_come_back(chain: Chain, s3: S3Recorder) -> None:
     """X-7, X-13: a bucket that is busy, missing or denies every key holds its own; others continue."""
     codes = {
@@ -66,6 +67,7 @@ def test_x_7_x_13_bad_buckets_hold_their_own_intents_and_they_come_back(chain: C
     assert chain.reap(s3_endpoint_url=s3.url, reaper_defer_delays_s=(0.001,)).records == 0
 
 
+@pytest.mark.slow
 def test_delays_grow_and_nothing_is_rewritten_while_it_waits(chain: Chain, s3: S3Recorder) -> None:
     """Each failed attempt is one record in the next tier; what is not due is not touched."""
     s3.create_bucket("bad", {"a": b""})
@@ -89,6 +91,7 @@ def test_delays_grow_and_nothing_is_rewritten_while_it_waits(chain: Chain, s3: S
 
 
 @pytest.mark.parametrize("gone", [True, False])
+@pytest.mark.slow
 def test_x_19_past_the_age_limit_a_key_that_is_gone_is_no_dead_letter(
     chain: Chain, s3: S3Recorder, gone: bool
 ) -> None:
@@ -109,6 +112,7 @@ def test_x_19_past_the_age_limit_a_key_that_is_gone_is_no_dead_letter(
         assert (dead.keys, dead.position.offset, dead.raw_value) == (["a"], 0, chain.deferred()[0].raw_value)
 
 
+@pytest.mark.slow
 def test_a_guarded_intent_is_judged_by_its_first_position_when_it_comes_back(
     chain: Chain, s3: S3Recorder
 ) -> None:
@@ -156,6 +160,7 @@ def test_garbage_in_the_waiting_room_is_a_dead_letter(chain: Chain, s3: S3Record
     ]
 
 
+@pytest.mark.slow
 def test_barriers_carry_the_oldest_position_that_waits(chain: Chain, s3: S3Recorder) -> None:
     """History is kept for what waits: each barrier names the oldest first position without an outcome."""
     s3.create_bucket("bad", {"a": b""})
@@ -178,6 +183,7 @@ def test_barriers_carry_the_oldest_position_that_waits(chain: Chain, s3: S3Recor
     assert reported == [[0], [1], [1]]
 
 
+@pytest.mark.slow
 def test_what_is_held_comes_back_while_the_reaper_runs(chain: Chain, s3: S3Recorder) -> None:
     """A running reaper brings held intents back by itself, beside new ones."""
     s3.create_bucket("bad", {"a": b""})

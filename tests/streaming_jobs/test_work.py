@@ -151,6 +151,7 @@ def test_the_first_question_goes_once_it_keeps_the_store_busy() -> None:
 
 
 @pytest.mark.parametrize("tenants", [1, 500, 20_000])
+@pytest.mark.slow
 def test_questions_are_few(tenants: int) -> None:
     """Each subject is asked for once; where tenants repeat the first question goes early, and few follow."""
     issuer = Issuer()
