@@ -93,7 +93,7 @@ def drawn(
 
 
 def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests by files, those with the most work first: no process ends with a long one of its own."""
+    """Return the tests by files, those with the most work first: no process ends with a long one alone."""
 
     def rank(item: pytest.Item) -> tuple[int, str]:
         file = item.nodeid.partition("::")[0]
