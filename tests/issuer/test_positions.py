@@ -17,10 +17,12 @@ from tests.support.waits import until
 
 from sexton.deploy.local import Installation
 from sexton.issuer.deadline import Deadline
-from sexton.issuer.log.positions import Positions, WrongTopic
+from sexton.issuer.log.positions import Ends, Positions, WrongTopic
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import KafkaUnavailable
+from sexton.schemas.kafka.admin import TopicIdentity
+from sexton.schemas.settings import load
 
 # A process of its own: the client library would end it, not raise.
 _ASK = """
@@ -98,6 +100,25 @@ def test_j_13_topic_ids_are_read_after_the_end_offsets(
     for name in ("identities", "stable_ends"):
         monkeypatch.setattr(positions.cluster, name, then_recreated(name))
     # Both questions in one attempt, though creating a topic takes a while.
-    monkeypatch.setattr("sexton.issuer.log.positions._ATTEMPT_S", 60.0)
+    monkeypatch.setattr("sexton.schemas.kafka.leaders._FIRST_S", 60.0)
     with pytest.raises(WrongTopic, match=old.topic_id):
-        positions.read(Deadline.after(60))
+        positions.read(Deadline.after(120))
+
+
+def test_d_3_end_offsets_are_asked_for_again_after_a_leader_has_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-3: the client asks the one that it knows until it is made to look who leads now."""
+    positions = Positions(load({}))
+    looked: list[float] = []
+
+    def ends(places: list[TopicPartition], timeout_s: float) -> list[int]:
+        if not looked:
+            raise KafkaUnavailable("no time left")
+        return [7] * len(places)
+
+    found = dict.fromkeys((positions.log, positions.intents), TopicIdentity("id", 2, 3))
+    monkeypatch.setattr(positions.cluster, "stable_ends", ends)
+    monkeypatch.setattr(positions.cluster, "identities", lambda *_: found)
+    monkeypatch.setattr(positions.cluster, "refresh", looked.append)
+
+    assert positions.read(Deadline.after(10)) == Ends(events.PartitionOffsets("id", [7, 7]), 7)
+    assert len(looked) == 1

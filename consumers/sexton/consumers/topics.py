@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -17,7 +17,7 @@ from sexton.schemas.errors import NoSuchTopic, SextonError
 from sexton.schemas.kafka.reader import Reader, place
 from sexton.schemas.settings import Settings
 
-__all__ = ["Raw", "Start", "TopicMissing", "full_name", "read", "read_if_there"]
+__all__ = ["Raw", "Start", "TopicMissing", "full_name", "opened", "read", "read_if_there", "read_on"]
 
 _FIRST_CONTACT_S = 10.0  # as long as a reaper's start waits for brokers
 _NAMES = frozenset(
@@ -82,27 +82,46 @@ def read(
     records of open and aborted transactions. `timeout` bounds, in seconds, the time without any progress
     before the end, and the first contact, which has 10 at most. Raises TopicMissing, KafkaUnavailable.
     """
-    name = full_name(settings, topic)
-    reader = Reader(
-        settings,
-        name,
-        "sexton-console",
-        f"the brokers do not answer: {settings.kafka_bootstrap_servers}",
+    properties = {
         **({} if committed else {"isolation.level": "read_uncommitted"}),
         **({} if until_end else {"fetch.wait.max.ms": 500}),
-    )
-    with closing(reader):
+    }
+    with opened(settings, topic, start=start, timeout=timeout, **properties) as reader:
+        if not until_end:
+            yield from map(_raw, reader.follow())
+        yield from read_on(reader, timeout)
+
+
+@contextmanager
+def opened(
+    settings: Settings,
+    topic: str,
+    *,
+    start: Start = Start.BEGINNING,
+    timeout: float = 30.0,
+    **properties: Any,
+) -> Iterator[Reader]:
+    """Give a reader of all partitions of a topic, with librdkafka's `properties`.
+
+    `timeout` bounds the first contact, in seconds. Raises TopicMissing, KafkaUnavailable.
+    """
+    name = full_name(settings, topic)
+    what = f"the brokers do not answer: {settings.kafka_bootstrap_servers}"
+    with closing(Reader(settings, name, "sexton-console", what, **properties)) as reader:
         try:
             partitions = reader.partitions(min(timeout, _FIRST_CONTACT_S))
         except NoSuchTopic as error:
             raise TopicMissing(str(error), hint=_where_it_may_be(settings, name)) from error
         at = OFFSET_BEGINNING if start is Start.BEGINNING else OFFSET_END
         reader.positions = dict.fromkeys(partitions, at)
-        if not until_end:
-            yield from map(_raw, reader.follow())
-        bounds = {number: reader.bounds(number, timeout) for number in partitions}
-        ends = {number: end for number, (first, end) in bounds.items() if end > first}
-        yield from map(_raw, reader.read(ends, answer_s=timeout))
+        yield reader
+
+
+def read_on(reader: Reader, timeout: float = 30.0) -> Iterator[Raw]:
+    """Yield the records from where the reader is to the end as of now; later on, those that came since."""
+    bounds = {number: reader.bounds(number, timeout) for number in reader.positions}
+    ends = {number: end for number, (first, end) in bounds.items() if end > first}
+    yield from map(_raw, reader.read(ends, answer_s=timeout))
 
 
 def read_if_there(settings: Settings, topic: str, timeout: float = 30.0) -> Iterator[Raw]:

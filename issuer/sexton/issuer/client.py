@@ -143,7 +143,8 @@ class IssuerClient(Issuer):
         while True:
             asked.request_id = given or new_id()
             try:
-                return self._retry(asked, end)
+                body = _encoded(asked)
+                return cast(_A, self._ask("POST", asked.path, body, asked.answer, end, retry=True))
             except RequestRefused as refusal:
                 # An id that was made here is nobody's: what it may have led to costs a number at most.
                 is_ours = given is None and refusal.type in _ID_IS_OVER
@@ -153,32 +154,25 @@ class IssuerClient(Issuer):
                     new_id = request_ids.timeless_id
             time.sleep(_FIRST_WAIT_S)
 
-    def _retry(self, asked: Changing[_A], end: float) -> _A:
-        """Ask until there is an answer or no time is left: with one request id that cannot count twice."""
-        wait_s = _FIRST_WAIT_S
-        for tries in count(1):
-            answer = self._once("POST", asked.path, _encoded(asked), asked.answer, end, tries)
-            if not isinstance(answer, Unanswered):
-                return cast(_A, answer)
-            if answer.hopeless and tries >= len(self._urls):
-                break
-            if tries < len(self._urls):
-                continue  # the next one has not said anything yet
-            pause_s = wait_s * _RANDOM.uniform(0.5, 1.0)
-            if time.monotonic() + pause_s >= end:
-                break
-            time.sleep(pause_s)
-            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
-        raise answer.error()
+    def _ask(
+        self, method: str, path: str, body: bytes | None, answers: Any, end: float, *, retry: bool = False
+    ) -> Any:
+        """Ask each address once, and once more when a connection that was kept for reuse was closed.
 
-    def _ask(self, method: str, path: str, body: bytes | None, answers: Any, end: float) -> Any:
-        """Ask each address once, and once more when a connection that was kept for reuse was closed."""
+        With `retry` until there is an answer or no time is left, which is for what cannot count twice.
+        """
+        wait_s = _FIRST_WAIT_S
         for tries in count(1):
             answer = self._once(method, path, body, answers, end, tries)
             if not isinstance(answer, Unanswered):
                 return answer
-            if tries >= len(self._urls) + answer.closed:
+            if tries < len(self._urls) + answer.closed:
+                continue  # the next one has not said anything yet
+            pause_s = wait_s * _RANDOM.uniform(0.5, 1.0)
+            if not retry or answer.hopeless or time.monotonic() + pause_s >= end:
                 break
+            time.sleep(pause_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
         raise answer.error()
 
     def _once(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from sexton.consumers import fold, topics
 from sexton.schemas import events, records
@@ -29,31 +30,48 @@ def check_fresh(settings: Settings, bucket: str) -> None:
         raise UsageError(f"the bucket is not empty: {bucket}")
 
 
-def pending(settings: Settings) -> int:
-    """Return how many records of `intents` have neither a final outcome nor a dead letter."""
+@contextmanager
+def pending(settings: Settings) -> Iterator[Callable[[], int]]:
+    """Give what counts the records of `intents` that have neither a final outcome nor a dead letter.
+
+    Each time it reads on from where it was.
+    """
     codec = Codec()
-    intents, garbage = [], set()
-    for raw in topics.read(settings, records.INTENTS):
-        try:
-            intents.append(codec.decode(raw.value, events.DeletionIntent))
-        except UndecodableRecord:
-            garbage.add((raw.partition, raw.offset))
-    outcomes = [codec.decode(raw.value, events.Outcome) for raw in topics.read(settings, records.OUTCOMES)]
-    for raw in topics.read(settings, records.DEAD_LETTERS):
-        position = codec.decode(raw.value, events.DeadLetter).position
-        garbage.discard((position.partition, position.offset))
-    return fold.count(intents, outcomes).pending + len(garbage)
+    intents: list[events.DeletionIntent] = []
+    outcomes: list[events.Outcome] = []
+    garbage: set[tuple[int, int]] = set()
+    dead: set[tuple[int, int]] = set()
+    names = (records.INTENTS, records.OUTCOMES, records.DEAD_LETTERS)
+    with ExitStack() as stack:
+        asked, said, died = (stack.enter_context(topics.opened(settings, name)) for name in names)
+
+        def count() -> int:
+            for raw in topics.read_on(asked):
+                try:
+                    intents.append(codec.decode(raw.value, events.DeletionIntent))
+                except UndecodableRecord:
+                    garbage.add((raw.partition, raw.offset))
+            outcomes.extend(codec.decode(raw.value, events.Outcome) for raw in topics.read_on(said))
+            for raw in topics.read_on(died):
+                position = codec.decode(raw.value, events.DeadLetter).position
+                dead.add((position.partition, position.offset))
+            return fold.count(intents, outcomes).pending + len(garbage - dead)
+
+        yield count
 
 
 def await_reaper(
-    settings: Settings, patience_s: float = _PATIENCE_S, count: Callable[[Settings], int] = pending
+    settings: Settings,
+    patience_s: float = _PATIENCE_S,
+    counting: Callable[[Settings], AbstractContextManager[Callable[[], int]]] = pending,
 ) -> None:
     """Return once everything in `intents` is processed; raises EnvironmentFault when it is not in time."""
     deadline = time.monotonic() + patience_s
-    while (waiting := count(settings)) > 0:
-        if time.monotonic() > deadline:
-            raise EnvironmentFault(
-                f"the reaper has not processed {waiting} of the intents after {patience_s:.0f} s",
-                hint="does it run on these topics? Its log says, and `sexton intents status`",
-            )
-        time.sleep(_POLL_S)
+    with counting(settings) as count:
+        while (waiting := count()) > 0:
+            if time.monotonic() > deadline:
+                raise EnvironmentFault(
+                    f"the reaper has not processed {waiting} of the intents after {patience_s:.0f} s",
+                    hint="does it run on these topics? Its log says, and `sexton intents status`",
+                )
+            time.sleep(_POLL_S)

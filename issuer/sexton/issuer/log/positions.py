@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition
 
 from sexton.issuer.deadline import Deadline
 from sexton.schemas import events, records
-from sexton.schemas.errors import EnvironmentFault, KafkaUnavailable, NoSuchTopic
+from sexton.schemas.errors import EnvironmentFault, NoSuchTopic
 from sexton.schemas.kafka.admin import Cluster, TopicIdentity
 from sexton.schemas.settings import Settings
 
@@ -19,9 +17,6 @@ __all__ = ["REACH_S", "Ends", "Positions", "WrongTopic", "verify"]
 
 REACH_S = 15.0
 """Seconds in which brokers answer an operator's command, or are given up; folding the log may take longer."""
-_ATTEMPT_S = 1.0
-_LONGEST_S = 8.0
-_PAUSE_S = 0.05
 
 
 class WrongTopic(EnvironmentFault):
@@ -67,19 +62,13 @@ class Positions:
 
         Raises WrongTopic when a topic was re-created, KafkaUnavailable when Kafka does not answer in time.
         """
-        attempt_s = _ATTEMPT_S
-        while True:
-            attempt = Deadline.after(min(attempt_s, deadline.require("end offsets")))
-            try:
-                ends = self._read_once(attempt)
-            except KafkaUnavailable:
-                if deadline.left() <= _PAUSE_S:
-                    raise
-                self._look_again(deadline)
-                attempt_s = min(attempt_s * 2, _LONGEST_S)  # it may be slow only
-            else:
-                if ends is not None:
-                    return ends
+        return self.cluster.ask(lambda left_s: self._read(deadline.within(left_s)), deadline.left)
+
+    def _read(self, deadline: Deadline) -> Ends:
+        # Once more where it was not known before how many partitions there are.
+        while (ends := self._read_once(deadline)) is None:
+            pass
+        return ends
 
     def _read_once(self, deadline: Deadline) -> Ends | None:
         # The offsets first: a topic that was created anew in between is seen by its id. Read after the ids,
@@ -92,12 +81,6 @@ class Positions:
         if offsets is None or missed != self._partitions:
             return None
         return Ends(events.PartitionOffsets(facts[self.intents].topic_id, offsets[1:]), offsets[0])
-
-    def _look_again(self, deadline: Deadline) -> None:
-        """Make the client ask who leads: it waits for a leader or a controller that is gone, for ever."""
-        with suppress(KafkaUnavailable):  # the next attempt finds the same trouble and tells it
-            self.cluster.refresh(min(1.0, deadline.require("who leads")))
-        time.sleep(min(_PAUSE_S, deadline.left()))
 
     def _latest(self, partitions: int, deadline: Deadline) -> list[int] | None:
         intents = [TopicPartition(self.intents, partition) for partition in range(partitions)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from sexton.schemas.errors import InvalidEvent, InvalidFormat
 from sexton.schemas.guards.room import GuardRoom
@@ -12,7 +13,7 @@ from sexton.schemas.sequenced import MAX_FILE_ID, Namespace
 __all__ = ["BoundaryGuard"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: the namespace is parsed once
 class BoundaryGuard(GuardRoom):
     """True once the durable boundary of the namespace is at least `id`, which the reaper brings about.
 
@@ -37,7 +38,7 @@ class BoundaryGuard(GuardRoom):
         if self.floor is not None and not 0 <= self.floor <= MAX_FILE_ID:
             raise InvalidEvent(f"a boundary guard's floor is 0 to 2^63 - 1: {self.floor}")
 
-    @property
+    @cached_property
     def space(self) -> Namespace:
         """The namespace; raises InvalidFormat for a text that names none."""
         return Namespace.of(self.namespace)

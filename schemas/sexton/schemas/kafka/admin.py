@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -19,15 +19,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from sexton.schemas.errors import InvalidSettings, KafkaUnavailable, NoSuchTopic
 from sexton.schemas.kafka import refusals
+from sexton.schemas.kafka.leaders import LEAST_S, ask_who_leads, countdown
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TopicFound
 
 __all__ = ["Cluster", "Member", "TopicFacts", "TopicIdentity", "reach", "result"]
 
+_T = TypeVar("_T")
 _REACH_S = 10.0
+_FAILOVER_S = 20.0  # brokers miss one of them after nine by default; then another one takes its place
 _ANSWER_S = 30.0
 _LATE_S = 0.1  # the client says of a time-out by itself, and why
-_LEAST_S = 0.01  # the client counts in milliseconds, and with none left it destroys the process's memory
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
@@ -118,11 +120,7 @@ class Cluster:
 
     def topic_id(self, name: str) -> str | None:
         """Return the id that a topic has now, None when it does not exist."""
-        try:
-            found = self.identities([name], _REACH_S).get(name)
-        except KafkaUnavailable:
-            self.refresh()  # it may have waited for a controller that is gone
-            found = self.identities([name], _REACH_S).get(name)
+        found = self.ask(lambda left_s: self.identities([name], left_s), countdown(_FAILOVER_S)).get(name)
         return None if found is None else found.topic_id
 
     def earliest(self, topic: str, partitions: int) -> dict[int, int]:
@@ -148,17 +146,13 @@ class Cluster:
     def _offsets(
         self, asked: Mapping[TopicPartition, OffsetSpec], timeout_s: float, **options: Any
     ) -> dict[TopicPartition, int]:
-        timeout_s = max(timeout_s, _LEAST_S)
+        timeout_s = max(timeout_s, LEAST_S)
         futures = self.admin.list_offsets(dict(asked), request_timeout=timeout_s, **options)
         return {at: result(f, f"offsets of {at.topic}", timeout_s).offset for at, f in futures.items()}
 
-    def group_members(self, group: str, timeout_s: float = _REACH_S) -> list[Member]:
+    def group_members(self, group: str) -> list[Member]:
         """Return the members of a consumer group as its coordinator knows them, none of one that is not."""
-        try:
-            described = self._described(group, timeout_s)
-        except KafkaUnavailable:
-            self.refresh(timeout_s)  # it may have waited for a coordinator that is gone
-            described = self._described(group, timeout_s)
+        described = self.ask(lambda left_s: self._described(group, left_s), countdown(_FAILOVER_S))
         return [
             Member(
                 each.member_id,
@@ -173,10 +167,12 @@ class Cluster:
         future = self.admin.describe_consumer_groups([group], request_timeout=timeout_s)[group]
         return result(future, f"consumer group {group}", timeout_s)
 
+    def ask(self, question: Callable[[float], _T], left: Callable[[], float]) -> _T:
+        """Return the answer to a question of `leaders.ask_who_leads`, which is asked through this client."""
+        return ask_who_leads(question, self.refresh, left)
+
     def refresh(self, timeout_s: float = _REACH_S) -> Any:
-        """Ask who leads what and return it: by itself the client continues with one that is gone, for
-        ever.
-        """
+        """Ask who leads what and return it."""
         try:
             return self.admin.list_topics(timeout=timeout_s)
         except KafkaException as error:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sexton.schemas.errors import KafkaUnavailable, NoSuchTopic
+from sexton.schemas.kafka.leaders import ask_who_leads, countdown
 from sexton.schemas.settings import Settings
 
 __all__ = ["CUT_OFF", "NOW", "CutOff", "Reader", "place"]
@@ -24,16 +25,7 @@ CUT_OFF = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 """What Kafka says of a place that the topic does not have, any more or yet."""
 NOW = 2**63 - 1
 """As the end of a partition: the one that is met first."""
-_MOVING = (  # made a moment ago, or between two leaders
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._TIMED_OUT,  # of the one that is asked; another one may lead
-    KafkaError._DESTROY,  # the client has let go of the one that it asked
-)
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
-_AGAIN_S = 0.05
-_LEAST_S = 0.01  # the client takes less for none
 _SLICE_S = 0.2  # longest single wait inside the C library, so that Ctrl-C is heard
 _BATCH = 1000
 
@@ -114,7 +106,7 @@ class Reader:
             first = self._consumer.poll(timeout_s)
             return [] if first is None else [first, *self._consumer.consume(_BATCH, 0)]
         except KafkaException as error:
-            raise KafkaUnavailable(f"{self._what}: {error.args[0].str()}") from error
+            raise self._unavailable(error) from error
 
     def read(
         self,
@@ -172,33 +164,29 @@ class Reader:
         raise (CutOff if error.code() in CUT_OFF else KafkaUnavailable)(f"{self._what}: {error.str()}")
 
     def _ask(self, ask: Callable[[float], _T | None], timeout_s: float) -> _T:
-        """Return what the brokers answer, asked again while leaders move.
+        """Return what the brokers answer, asked again while leaders move; raises NoSuchTopic."""
 
-        The client goes on asking the leader that it knows, dead for long or not, until it is made to look who
-        leads now: each try has a half of the time that is left, so that there is some for another one.
-        """
-        until = time.monotonic() + timeout_s
-        while True:
-            left_s = until - time.monotonic()
+        def question(left_s: float) -> _T:
             try:
-                answer = ask(max(left_s / 2, _LEAST_S))
+                answer = ask(left_s)
             except KafkaException as error:
-                code = error.args[0].code()
-                if code in _ABSENT:
+                if error.args[0].code() in _ABSENT:
                     raise NoSuchTopic(f"no such topic: {self._topic}") from error
-                if code not in _MOVING or left_s < _AGAIN_S:
-                    raise KafkaUnavailable(f"{self._what}: {error.args[0].str()}") from error
-                time.sleep(_AGAIN_S)
-                self._look_who_leads(left_s / 2)
-                continue
+                raise self._unavailable(error) from error
             if answer is None:
                 raise KafkaUnavailable(f"{self._what}: no answer in time")
             return answer
 
-    def _look_who_leads(self, timeout_s: float) -> None:
-        # What cannot be found out now is asked for again by the next try, or said by it.
-        with suppress(KafkaException):
-            self._consumer.list_topics(self._topic, timeout=max(timeout_s / 2, _LEAST_S))
+        return ask_who_leads(question, self._look, countdown(timeout_s))
+
+    def _look(self, timeout_s: float) -> None:
+        try:
+            self._consumer.list_topics(self._topic, timeout=timeout_s)
+        except KafkaException as error:
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: KafkaException) -> KafkaUnavailable:
+        return KafkaUnavailable(f"{self._what}: {error.args[0].str()}")
 
 
 def _that_counts(batch: Sequence[Message]) -> list[Message]:

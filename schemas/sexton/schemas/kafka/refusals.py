@@ -26,7 +26,7 @@ _HINTS = {
     "INCONSISTENT_GROUP_PROTOCOL": "a consumer of another kind is in the group: end it",
 }
 _OTHER = "the brokers answer, and say no: to a setting, or for want of a right"
-# Answers of a cluster that is on the way to another one.
+# Answers of a cluster that is on the way to another one: most of what Kafka's protocol calls retriable.
 _PASSING = frozenset(
     {
         "COORDINATOR_LOAD_IN_PROGRESS",
@@ -39,6 +39,12 @@ _PASSING = frozenset(
         "FENCED_INSTANCE_ID",
         "LEADER_NOT_AVAILABLE",
         "NOT_LEADER_FOR_PARTITION",
+        "PREFERRED_LEADER_NOT_AVAILABLE",
+        "ELIGIBLE_LEADERS_NOT_AVAILABLE",
+        "FENCED_LEADER_EPOCH",
+        "UNKNOWN_LEADER_EPOCH",
+        "OFFSET_NOT_AVAILABLE",  # of a leader that has just become one
+        "LISTENER_NOT_FOUND",
         "REPLICA_NOT_AVAILABLE",
         "BROKER_NOT_AVAILABLE",
         "REQUEST_TIMED_OUT",

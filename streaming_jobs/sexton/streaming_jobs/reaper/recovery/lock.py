@@ -8,6 +8,7 @@ before it continues (`lease`), in each of its processes.
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import threading
@@ -42,6 +43,7 @@ class CheckpointLock:
         self.lost = threading.Event()
         self._topic = settings.topic(records.CONTROL)
         self._settings = settings
+        self._cluster = Cluster(settings)
         self._held = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -55,10 +57,10 @@ class CheckpointLock:
         Raises CheckpointLocked that names the holder, KafkaUnavailable with the brokers' own word when they
         do not let it be taken, or do not answer.
         """
-        session = session_s(Cluster(self._settings).brokers())
+        session = self._session_s
         self._thread = threading.Thread(target=self._run, args=(session,), name="sexton-lock", daemon=True)
         self._thread.start()
-        deadline = time.monotonic() + (_SESSIONS * session if wait_s is None else wait_s)
+        deadline = time.monotonic() + self._wait_s(wait_s)
         while not self._held.wait(0.05):
             if self._failure is None and time.monotonic() < deadline:
                 continue
@@ -76,20 +78,17 @@ class CheckpointLock:
     ) -> None:
         """Return once nobody holds the lock, or cannot be said to; it is not taken, `acquire` decides.
 
-        `tell` is called with the holder's name at once; one that was killed has the time of `acquire`.
+        `report` is called with the holder's name at once; one that was killed has the time of `acquire`.
         `pause` waits for some seconds, and returns whether to give up waiting. Raises CheckpointLocked that
         names the holder, KafkaUnavailable.
         """
-        cluster, message = Cluster(self._settings), False
-        if wait_s is None:
-            wait_s = _SESSIONS * session_s(cluster.brokers())
-        deadline = time.monotonic() + wait_s
-        while holder := self._named(cluster):
+        deadline, is_told = time.monotonic() + self._wait_s(wait_s), False
+        while holder := self._named():
             if time.monotonic() > deadline:
                 raise _locked(holder)
-            if not message:
+            if not is_told:
                 report(holder)
-                message = True
+                is_told = True
             if pause(_ASK_S):
                 return
 
@@ -119,6 +118,13 @@ class CheckpointLock:
         except KafkaUnavailable:
             return False
         return False
+
+    @functools.cached_property
+    def _session_s(self) -> float:
+        return session_s(self._cluster.brokers())
+
+    def _wait_s(self, wait_s: float | None) -> float:
+        return _SESSIONS * self._session_s if wait_s is None else wait_s
 
     def _run(self, session: float) -> None:
         # Not the reader of topics: membership of the group is all that is wanted, no record is read.
@@ -161,7 +167,7 @@ class CheckpointLock:
             # Once: a holder that was replaced and comes back is another one, and may not continue.
             if not self._held.is_set():
                 holder = Holder(self.group, consumer.memberid())
-                self._lease = Lease(holder, Cluster(self._settings).group_members)
+                self._lease = Lease(holder, self._cluster.group_members)
             self._held.set()
         consumer.pause(partitions)
 
@@ -173,13 +179,13 @@ class CheckpointLock:
         """Name who holds the lock, "" if nobody is said to: in the middle of a rebalance Kafka does not say,
         so it is asked again for a while.
         """
-        cluster, deadline = Cluster(self._settings), time.monotonic() + session
-        while not (holder := self._named(cluster)) and time.monotonic() < deadline:
+        deadline = time.monotonic() + session
+        while not (holder := self._named()) and time.monotonic() < deadline:
             time.sleep(0.1)
         return holder
 
-    def _named(self, cluster: Cluster) -> str:
-        members = cluster.group_members(self.group)
+    def _named(self) -> str:
+        members = self._cluster.group_members(self.group)
         return ", ".join(f"process {each.client_id} on {each.host}" for each in members if each.assigned)
 
 
