@@ -18,6 +18,7 @@ from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs import cluster
 from sexton.streaming_jobs.java_client import java_properties
+from sexton.streaming_jobs.pack import open_pack
 from sexton.streaming_jobs.submitted import gateway, is_submitted, quiet_log, take_signals
 
 __all__ = [
@@ -99,9 +100,11 @@ def open_session(
 
     `class_options` are the JVM's about its classes: by default it takes them from the archive, if there is
     one. A JVM that this process has started calls `told` at SIGTERM, or takes no notice: once it ignores a
-    signal it can never be made to hear it. The time zone is UTC. Raises InvalidSettings when speculation is
-    on, wherever that was set: a speculated task deletes twice.
+    signal it can never be made to hear it. The time zone is UTC. Raises InvalidSettings for a second master,
+    for an unfit pack, and when speculation is on, wherever that was set: a speculated task deletes twice;
+    EnvironmentFault when no master can be reached.
     """
+    cluster.check_master(settings)
     # What a callback of ours raised is raised again in this process, where it is reported once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     given = _submitted() if is_submitted() else _started(settings, memory, class_options)
@@ -136,27 +139,35 @@ def _started(settings: Settings, memory: str, class_options: Sequence[str] | Non
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": _java_options(_LOG_CONFIG, class_options),
     }
-    pack = cluster.pack_of(settings)
-    jars = pack.jars if pack is not None else connector_jars(settings.cache_dir)
-    if jars and (settings.checkpoint or "").startswith("s3a:"):
-        jars += s3a_jars(settings.cache_dir)
     if settings.spark_master is not None:
-        options |= pack.spark_options() if pack is not None else {}
-        options |= _with_jars("spark.jars", ",", jars)
-        return {**options, "spark.master": settings.spark_master}
+        return {**options, **_handed_out(settings), "spark.master": settings.spark_master}
     return {
         **options,
         "spark.master": f"local[{settings.reaper_cores}]",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         # On the class path and no `spark.jars`: nothing is copied at a start, and the archive holds them.
-        **_with_jars("spark.driver.extraClassPath", os.pathsep, jars),
+        **_with_jars("spark.driver.extraClassPath", os.pathsep, settings),
     }
 
 
-def _with_jars(name: str, separator: str, jars: Sequence[Path]) -> dict[str, str]:
-    """Return the setting that names these jars; without any, Spark is to fetch the connector."""
-    return {name: separator.join(map(str, jars))} if jars else {"spark.jars.packages": CONNECTOR}
+def _handed_out(settings: Settings) -> dict[str, str]:
+    """Return the settings by which executors get what they need; raises InvalidSettings for an unfit pack."""
+    if settings.spark_pack is not None:
+        return open_pack(settings.spark_pack).spark_options(_checkpoint_jars(settings))
+    return _with_jars("spark.jars", ",", settings)
+
+
+def _with_jars(name: str, separator: str, settings: Settings) -> dict[str, str]:
+    """Return the setting that names the jars in the cache; without any, Spark is to fetch the connector."""
+    if not (connector := connector_jars(settings.cache_dir)):
+        return {"spark.jars.packages": CONNECTOR}
+    return {name: separator.join(map(str, [*connector, *_checkpoint_jars(settings)]))}
+
+
+def _checkpoint_jars(settings: Settings) -> list[Path]:
+    """Return the jars of the file system on which the checkpoint lies, none for those that Spark has."""
+    return s3a_jars(settings.cache_dir) if (settings.checkpoint or "").startswith("s3a:") else []
 
 
 def _unset(given: Mapping[str, str], python: str) -> dict[str, str]:
