@@ -52,9 +52,9 @@ _DEFAULTS = {
     # A task begins to send once its first batch is there, and continues while the next is fetched.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2 * 1024 * 1024),
     "spark.sql.streaming.numRecentProgressUpdates": "10",
+    "spark.executor.syncLogLevel.enabled": "true",
 }
-# The driver's level is its log's own; executors, whose log is Spark's, follow it.
-_QUIET = {"spark.log.level": "ERROR", "spark.executor.syncLogLevel.enabled": "true"}
+_LOG_LEVEL = "ERROR"
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
@@ -113,7 +113,10 @@ def open_session(
     builder = SparkSession.builder.appName(app).config("spark.sql.session.timeZone", "UTC")
     for name, value in {**given, **_unset(given, python)}.items():
         builder = builder.config(name, value)
+    quiet = quiet_log(gateway()) if is_submitted() else cluster.has_executors(given["spark.master"])
     session = builder.getOrCreate()
+    if quiet:  # executors, whose log is Spark's, take the level from this call, and from no setting
+        session.sparkContext.setLogLevel(given.get("spark.log.level", _LOG_LEVEL))
     if jvm_process(session) is not None:
         take_signals(gateway(), told)  # without us it ends by itself
     # Asked for and not overruled: who has set it for all jobs of a cluster has to know that this one differs.
@@ -173,8 +176,6 @@ def _checkpoint_jars(settings: Settings) -> list[Path]:
 def _unset(given: Mapping[str, str], python: str) -> dict[str, str]:
     """Return what the session is opened with beside what was given."""
     conf = {**_DEFAULTS, **cluster.defaults(given, python)}
-    if is_submitted() and quiet_log(gateway()):
-        conf |= _QUIET
     conf = {name: value for name, value in conf.items() if name not in given}
     for name, ours in _REDACTED.items():  # beside what they hide, and not in its place
         conf[name] = f"{theirs}|{ours}" if (theirs := given.get(name)) else ours
