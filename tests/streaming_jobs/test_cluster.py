@@ -110,9 +110,6 @@ def test_x_14_sigterm_to_a_driver_lets_the_micro_batch_on_executors_settle(on_cl
 
     chain, settled = on_cluster.chain, len(on_cluster.chain.words())
     assert 0 < settled < BACKLOG
-    said = on_cluster.executors_said()
-    assert "INFO Executor: Starting executor" in said  # until the driver has told them its level
-    assert "INFO Executor: Running task" not in said
     chain.reap(s3_endpoint_url=on_cluster.s3.url)
     on_cluster.all_is_as_owed()
     assert len(chain.outcomes()) == BACKLOG

@@ -169,8 +169,3 @@ class OnCluster:
         asked = {key for request in self.s3.deletes() for key in request.keys}
         assert asked & self.live == set()
         assert self.chain.dead_letters() == []
-
-    def executors_said(self) -> str:
-        """What the executors of the driver that was started last have written on their stderr."""
-        applications = sorted((self.workers.folder / "work").iterdir())
-        return "".join(path.read_text() for path in applications[-1].glob("*/stderr"))

@@ -115,7 +115,9 @@ def open_session(
         builder = builder.config(name, value)
     quiet = quiet_log(gateway()) if is_submitted() else cluster.has_executors(given["spark.master"])
     session = builder.getOrCreate()
-    if quiet:  # executors, whose log is Spark's, take the level from this call, and from no setting
+    if quiet:
+        # Executors, whose log is Spark's, take the level from this call, and from no setting. One that asked
+        # for its settings before the call and registers after it is not told.
         session.sparkContext.setLogLevel(given.get("spark.log.level", _LOG_LEVEL))
     if jvm_process(session) is not None:
         take_signals(gateway(), told)  # without us it ends by itself
