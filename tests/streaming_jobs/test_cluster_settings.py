@@ -12,7 +12,8 @@ import pytest
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.schemas.settings import load
 from sexton.streaming_jobs.cluster import DAEMON, check_master, defaults, has_executors, worker_python
-from sexton.streaming_jobs.pack import PYTHON
+from sexton.streaming_jobs.pack import PYTHON, Pack, here
+from sexton.streaming_jobs.spark import SPARK_VERSION, _started
 
 
 @pytest.mark.parametrize(
@@ -41,12 +42,40 @@ def test_which_masters_have_executors(master: str, found: bool) -> None:
         ({"spark.master": "spark://h:1", "spark.archives": "/p/e.tar.gz#other"}, {}, "python3"),
         ({"spark.master": "yarn"}, {}, "python3"),
         ({"spark.master": "yarn"}, {"PYSPARK_PYTHON": "/opt/python"}, "/opt/python"),
+        ({"spark.master": "yarn", "spark.pyspark.python": PYTHON}, {"PYSPARK_PYTHON": "/opt/python"}, PYTHON),
+        ({"spark.master": "local[2]", "spark.pyspark.python": "/a/python"}, {}, "/a/python"),
     ],
-    ids=["local", "nothing", "the pack", "another archive", "no archive", "given"],
+    ids=["local", "nothing", "the pack", "another archive", "no archive", "machine", "job first", "job"],
 )
 def test_the_python_of_workers(conf: dict[str, str], environ: dict[str, str], python: str) -> None:
-    """The pack's where it is handed out; the driver's own path only where workers are on its machine."""
+    """The job's before the machine's; the driver's own path only where workers are on its machine."""
     assert worker_python(conf, environ) == python
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "handed_out"), [("/c", ["kafka.jar"]), ("s3a://b/c", ["kafka.jar", "s3a.jar"])]
+)
+def test_executors_get_the_pack_and_what_reads_the_checkpoint(
+    checkpoint: str, handed_out: list[str], tmp_path: Path
+) -> None:
+    """Each jar once, and the connector of the pack, whatever the cache has; their Python is the pack's."""
+    pack = Pack(tmp_path / "pack", here())
+    (pack.folder / "jars").mkdir(parents=True)
+    for path in (pack.archive, pack.code, pack.folder / "jars" / "kafka.jar"):
+        path.touch()
+    pack.note()
+    for name in ("s3a", "kafka"):
+        (tmp_path / f"spark-{name}-{SPARK_VERSION}").mkdir()
+        (tmp_path / f"spark-{name}-{SPARK_VERSION}" / f"{name}.jar").touch()
+    named = {"spark_master": "yarn", "spark_pack": pack.folder, "cache_dir": tmp_path}
+
+    options = _started(load({}, **named, checkpoint=checkpoint), "1g", [])
+
+    assert [Path(jar).name for jar in options["spark.jars"].split(",")] == handed_out
+    assert Path(options["spark.jars"].split(",")[0]).parent == pack.folder / "jars"
+    assert options["spark.archives"] == f"{pack.archive}#environment"
+    assert worker_python(options, {"PYSPARK_PYTHON": "/opt/python"}) == PYTHON
+    assert "spark.jars.packages" not in options
 
 
 def test_only_the_pack_has_the_parent_of_workers() -> None:

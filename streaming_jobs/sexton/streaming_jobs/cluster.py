@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.schemas.settings import Settings
-from sexton.streaming_jobs.pack import ARCHIVE, PYTHON, Pack, open_pack
+from sexton.streaming_jobs.pack import ARCHIVE, PYTHON
 from sexton.streaming_jobs.submitted import is_submitted
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "check_master",
     "defaults",
     "has_executors",
-    "pack_of",
     "worker_python",
 ]
 
@@ -40,17 +39,11 @@ def has_executors(master: str) -> bool:
     return master != "local" and not master.startswith("local[")
 
 
-def pack_of(settings: Settings) -> Pack | None:
-    """Return the pack for executors, None where none is named; raises InvalidSettings for an unfit one."""
-    return open_pack(settings.spark_pack) if settings.spark_pack is not None else None
-
-
 def check_master(settings: Settings) -> None:
     """Return when the cluster may be tried; nothing of Spark is started.
 
-    Raises InvalidSettings where spark-submit has chosen a master before, and for an unfit pack,
-    EnvironmentFault when no master of a standalone cluster can be reached: Spark itself takes a minute, and
-    its words are of something else.
+    Raises InvalidSettings where spark-submit has chosen a master before, EnvironmentFault when no master of a
+    standalone cluster can be reached: Spark itself takes a minute, and its words are of something else.
     """
     if settings.spark_master is None:
         return
@@ -59,7 +52,6 @@ def check_master(settings: Settings) -> None:
             "spark-submit has chosen the master already, and SEXTON_SPARK_MASTER is set",
             hint="give spark-submit --master and the pack's options, or run `sexton reaper run` by itself",
         )
-    pack_of(settings)
     scheme, _, addresses = settings.spark_master.partition("://")
     if scheme != "spark":
         return
@@ -72,13 +64,14 @@ def check_master(settings: Settings) -> None:
 
 
 def worker_python(conf: Mapping[str, str], environ: Mapping[str, str]) -> str:
-    """Return the Python of the workers, for `PYSPARK_PYTHON`, unless that is set.
+    """Return the Python of the workers, for `PYSPARK_PYTHON`: as Spark does it, what is set for this job
+    counts before what is set for this machine.
 
-    In local mode workers are processes of this machine, with the packages of this environment. On a cluster
-    the path of this Python means nothing: the one of the pack is taken where that is given, else the name
-    that Spark itself would look for.
+    Where neither is, workers in local mode are processes of this machine, with the packages of this
+    environment. On a cluster the path of this Python means nothing: the one of the pack is taken where that
+    is given, else the name that Spark itself would look for.
     """
-    if given := environ.get("PYSPARK_PYTHON"):
+    if given := conf.get("spark.pyspark.python") or environ.get("PYSPARK_PYTHON"):
         return given
     if not has_executors(conf.get("spark.master", "local")):
         return sys.executable

@@ -79,13 +79,11 @@ def run(
     Exit 0 done or stopped, 1 failed, 75 an environment fault: nothing advanced, try again.
     """
     from sexton.schemas.kafka.admin import reach
-    from sexton.streaming_jobs.cluster import check_master
     from sexton.streaming_jobs.java_client import java_properties
 
     settings = settings_module.load(
         checkpoint=checkpoint, metrics_port=metrics_port, spark_master=master, spark_pack=pack
     )
-    check_master(settings)
     java_properties(settings.kafka_bootstrap_servers, settings.kafka_extra)  # said before anything starts
     reach(settings)  # brokers that are away are reported soon, and before a JVM is started
     if dry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -56,11 +57,11 @@ class Pack:
         """Spark's Kafka connector, for `spark.jars`."""
         return sorted((self.folder / "jars").glob("*.jar"))
 
-    def spark_options(self) -> dict[str, str]:
-        """Return the settings of Spark by which executors get the pack and use it."""
+    def spark_options(self, more_jars: Sequence[Path] = ()) -> dict[str, str]:
+        """Return the settings of Spark by which executors get the pack, with more jars, and use it."""
         return {
             "spark.archives": f"{self.archive}#{ARCHIVE}",
-            "spark.jars": ",".join(map(str, self.jars)),
+            "spark.jars": ",".join(map(str, [*self.jars, *more_jars])),
             "spark.pyspark.python": PYTHON,
         }
 

@@ -18,6 +18,7 @@ from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs import cluster
 from sexton.streaming_jobs.java_client import java_properties
+from sexton.streaming_jobs.pack import open_pack
 from sexton.streaming_jobs.submitted import gateway, is_submitted, quiet_log, take_signals
 
 __all__ = [
@@ -51,9 +52,9 @@ _DEFAULTS = {
     # A task begins to send once its first batch is there, and continues while the next is fetched.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2 * 1024 * 1024),
     "spark.sql.streaming.numRecentProgressUpdates": "10",
+    "spark.executor.syncLogLevel.enabled": "true",
 }
-# The driver's level is its log's own; executors, whose log is Spark's, follow it.
-_QUIET = {"spark.log.level": "ERROR", "spark.executor.syncLogLevel.enabled": "true"}
+_LOG_LEVEL = "ERROR"
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
@@ -99,9 +100,11 @@ def open_session(
 
     `class_options` are the JVM's about its classes: by default it takes them from the archive, if there is
     one. A JVM that this process has started calls `told` at SIGTERM, or takes no notice: once it ignores a
-    signal it can never be made to hear it. The time zone is UTC. Raises InvalidSettings when speculation is
-    on, wherever that was set: a speculated task deletes twice.
+    signal it can never be made to hear it. The time zone is UTC. Raises InvalidSettings for a second master,
+    for an unfit pack, and when speculation is on, wherever that was set: a speculated task deletes twice;
+    EnvironmentFault when no master can be reached.
     """
+    cluster.check_master(settings)
     # What a callback of ours raised is raised again in this process, where it is reported once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     given = _submitted() if is_submitted() else _started(settings, memory, class_options)
@@ -110,7 +113,12 @@ def open_session(
     builder = SparkSession.builder.appName(app).config("spark.sql.session.timeZone", "UTC")
     for name, value in {**given, **_unset(given, python)}.items():
         builder = builder.config(name, value)
+    quiet = quiet_log(gateway()) if is_submitted() else cluster.has_executors(given["spark.master"])
     session = builder.getOrCreate()
+    if quiet:
+        # Executors, whose log is Spark's, take the level from this call, and from no setting. One that asked
+        # for its settings before the call and registers after it is not told.
+        session.sparkContext.setLogLevel(given.get("spark.log.level", _LOG_LEVEL))
     if jvm_process(session) is not None:
         take_signals(gateway(), told)  # without us it ends by itself
     # Asked for and not overruled: who has set it for all jobs of a cluster has to know that this one differs.
@@ -136,34 +144,40 @@ def _started(settings: Settings, memory: str, class_options: Sequence[str] | Non
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": _java_options(_LOG_CONFIG, class_options),
     }
-    pack = cluster.pack_of(settings)
-    jars = pack.jars if pack is not None else connector_jars(settings.cache_dir)
-    if jars and (settings.checkpoint or "").startswith("s3a:"):
-        jars += s3a_jars(settings.cache_dir)
     if settings.spark_master is not None:
-        options |= pack.spark_options() if pack is not None else {}
-        options |= _with_jars("spark.jars", ",", jars)
-        return {**options, "spark.master": settings.spark_master}
+        return {**options, **_handed_out(settings), "spark.master": settings.spark_master}
     return {
         **options,
         "spark.master": f"local[{settings.reaper_cores}]",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         # On the class path and no `spark.jars`: nothing is copied at a start, and the archive holds them.
-        **_with_jars("spark.driver.extraClassPath", os.pathsep, jars),
+        **_with_jars("spark.driver.extraClassPath", os.pathsep, settings),
     }
 
 
-def _with_jars(name: str, separator: str, jars: Sequence[Path]) -> dict[str, str]:
-    """Return the setting that names these jars; without any, Spark is to fetch the connector."""
-    return {name: separator.join(map(str, jars))} if jars else {"spark.jars.packages": CONNECTOR}
+def _handed_out(settings: Settings) -> dict[str, str]:
+    """Return the settings by which executors get what they need; raises InvalidSettings for an unfit pack."""
+    if settings.spark_pack is not None:
+        return open_pack(settings.spark_pack).spark_options(_checkpoint_jars(settings))
+    return _with_jars("spark.jars", ",", settings)
+
+
+def _with_jars(name: str, separator: str, settings: Settings) -> dict[str, str]:
+    """Return the setting that names the jars in the cache; without any, Spark is to fetch the connector."""
+    if not (connector := connector_jars(settings.cache_dir)):
+        return {"spark.jars.packages": CONNECTOR}
+    return {name: separator.join(map(str, [*connector, *_checkpoint_jars(settings)]))}
+
+
+def _checkpoint_jars(settings: Settings) -> list[Path]:
+    """Return the jars of the file system on which the checkpoint lies, none for those that Spark has."""
+    return s3a_jars(settings.cache_dir) if (settings.checkpoint or "").startswith("s3a:") else []
 
 
 def _unset(given: Mapping[str, str], python: str) -> dict[str, str]:
     """Return what the session is opened with beside what was given."""
     conf = {**_DEFAULTS, **cluster.defaults(given, python)}
-    if is_submitted() and quiet_log(gateway()):
-        conf |= _QUIET
     conf = {name: value for name, value in conf.items() if name not in given}
     for name, ours in _REDACTED.items():  # beside what they hide, and not in its place
         conf[name] = f"{theirs}|{ours}" if (theirs := given.get(name)) else ours

@@ -11,6 +11,7 @@ import importlib
 import re
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -24,8 +25,9 @@ from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.registry import Registry
 from sexton.schemas.settings import Settings
 from sexton.storage import Kind, ObjectStore, StoreRefused, StoreSettings
-from sexton.streaming_jobs.cluster import has_executors
+from sexton.streaming_jobs.reaper.availability import ExecutorWatch
 from sexton.streaming_jobs.reaper.judge import parse_allow
+from sexton.streaming_jobs.reaper.stop import StopFlag
 
 __all__ = ["ExecutorsUnfit", "Lack", "cause_of", "check_executors", "lacks"]
 
@@ -38,6 +40,7 @@ _CAUSES = (
     r"\w*(?:Error|Exception): .*",
 )
 _NOWHERE = "sexton-preflight"
+_POLL_S = 0.5
 
 
 class ExecutorsUnfit(SextonError):
@@ -58,20 +61,19 @@ class Lack:
     passes: bool
 
 
-def check_executors(spark: SparkSession, settings: Settings) -> None:
-    """Return when a task on each core has what the reaper's tasks need.
+def check_executors(spark: SparkSession, settings: Settings, watch: ExecutorWatch, stop: StopFlag) -> None:
+    """Return when a task on each core has what the reaper's tasks need; a cluster without a free core is
+    waited for.
 
     Raises ExecutorsUnfit where no task can run, or a version differs; EnvironmentFault where something is
-    away or refuses; both name the host and all that was found.
+    away or refuses; both name the host and all that was found. StopRequested at a stop.
     """
-    context = spark.sparkContext
-    if not has_executors(context.master or "local"):
+    if not watch.is_needed:
         return
-    tasks = max(1, context.defaultParallelism)
-    look = partial(_look, settings, version("sexton"))
     try:
-        found = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
+        found = _look_there(spark, settings, watch, stop)
     except Exception as error:  # Py4J's, with the worker's traceback as text
+        stop.check()  # cancelled
         raise ExecutorsUnfit(f"an executor cannot run a task: {cause_of(str(error))}") from error
     if not found:
         return
@@ -103,6 +105,22 @@ def lacks(settings: Settings, ours: str, host: str) -> Iterator[Lack]:
             yield Lack(host, f"{type(error).__name__}: {error}", None, passes=False)
         except SextonError as error:
             yield Lack(host, str(error), error.hint, passes=isinstance(error, EnvironmentFault))
+
+
+def _look_there(spark: SparkSession, settings: Settings, watch: ExecutorWatch, stop: StopFlag) -> list[Lack]:
+    """Return what tasks on executors have found; raises what has ended them, a stop among it."""
+    context = spark.sparkContext
+    tasks = max(1, context.defaultParallelism)
+    look = partial(_look, settings, version("sexton"))
+    # In another thread: the call waits for a free core, however long that takes, and hears no signal.
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(context.parallelize(range(tasks), tasks).mapPartitions(look).collect)
+        while not wait([found], _POLL_S).done:
+            if stop.is_set:
+                context.cancelAllJobs()  # each time: the first may have come before the job
+            else:
+                watch.look()
+    return found.result()
 
 
 def _look(settings: Settings, ours: str, numbers: Iterator[int]) -> Iterator[Lack]:

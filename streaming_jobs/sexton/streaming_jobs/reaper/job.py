@@ -19,6 +19,7 @@ from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.masking import masked
 from sexton.schemas.settings import Settings
+from sexton.streaming_jobs.reaper.availability import ExecutorWatch
 from sexton.streaming_jobs.reaper.batch import MicroBatches
 from sexton.streaming_jobs.reaper.deferred.consumer import DeferredConsumer
 from sexton.streaming_jobs.reaper.deferred.delay_queue import DelayQueue, Place, waiting_text
@@ -59,6 +60,10 @@ class Reaper:
     metrics_port: int | None = None
     progress: Progress = field(default_factory=Progress)
     _failure: BaseException | None = None
+    _watch: ExecutorWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._watch = ExecutorWatch(self.spark, self.progress.note)
 
     def run(self) -> None:
         """Work until stopped.
@@ -72,7 +77,10 @@ class Reaper:
             self.progress.note("checkpoint_in_reach", checkpoint=masked(path), warning=warning)
         cluster = Cluster(self.settings)
         binding = check_topics(self.settings, cluster, self.progress.note)
-        check_executors(self.spark, self.settings)
+        try:
+            check_executors(self.spark, self.settings, self._watch, self.stop)
+        except StopRequested:
+            return
         checkpoint = Checkpoint(self.spark, path, binding.topic)
         lock = CheckpointLock(self.settings, checkpoint.identity())
         lock.acquire()
@@ -166,7 +174,9 @@ class Reaper:
     def _await(self, query: StreamingQuery) -> None:
         try:
             while not query.awaitTermination(_POLL_S):
-                if self.stop.is_set and not query.status["isTriggerActive"]:
+                is_active = query.status["isTriggerActive"]
+                self._watch.look(is_active)
+                if self.stop.is_set and not is_active:
                     query.stop()
         except Exception as error:
             # Spark hides what foreachBatch raised inside its own exception; ours is the one to report.
