@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from tests.support.certificates import authority
 from tests.support.chain import Chain
 from tests.support.forks import Forks
-from tests.support.selection import drawn, longest_first
+from tests.support.selection import is_drawn, longest_first
 from tests.support.stacks import WORKER, Stack, stop_servers
 
 from sexton.deploy import java
@@ -66,9 +66,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Draw the share that was asked for, and let the files with the most work go first."""
-    taken, left = drawn(items, config.getoption("share"), config.getoption("seed"))
+    share, seed = config.getoption("share"), config.getoption("seed")
+    left = [item for item in items if not is_drawn(item.nodeid, share, seed)]
     config.hook.pytest_deselected(items=left)
-    items[:] = longest_first(taken)
+    items[:] = longest_first([item for item in items if item not in left])
 
 
 @pytest.hookimpl(wrapper=True)

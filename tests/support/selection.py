@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-__all__ = ["drawn", "longest_first"]
+__all__ = ["is_drawn", "longest_first"]
 
 # Files of twenty seconds and more, as measured with three processes on two cores; they go first.
 _SECONDS = {
@@ -80,16 +80,9 @@ _SECONDS = {
 }
 
 
-def drawn(
-    items: Sequence[pytest.Item], share: float, seed: str
-) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """Return the tests that a seed draws, each with the probability `share`, and those that it does not."""
-    taken: list[pytest.Item] = []
-    left: list[pytest.Item] = []
-    for item in items:
-        chosen = random.Random(f"{seed} {item.nodeid}").random() < share
-        (taken if chosen else left).append(item)
-    return taken, left
+def is_drawn(test: str, share: float, seed: str) -> bool:
+    """Return whether a seed draws a test, which it does of all with the probability `share`."""
+    return random.Random(f"{seed} {test}").random() < share
 
 
 def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
