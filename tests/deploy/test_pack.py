@@ -133,6 +133,16 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, monkeypatch: p
         make(tmp_path / "new", BASE, tmp_path)
 
 
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 2 with what to do, and no internal error."""
+    (tmp_path / "file").touch()
+
+    assert run(["deploy", "pack", "--to", str(tmp_path / "file" / "new")]) == 2
+    reported = capsys.readouterr().err
+    assert "the pack cannot be made there" in reported
+    assert "hint: --to names a folder that this user can make" in reported
+
+
 def test_a_python_of_another_version_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One that this machine has is asked."""
     other = tmp_path / "python"
@@ -168,6 +178,17 @@ def test_a_folder_that_is_no_pack_or_not_whole_is_refused(made: Pack, tmp_path: 
     (made.folder / "pack.json").write_text(json.dumps({"sexton": "1"}))
     with pytest.raises(InvalidSettings, match="is no folder made by `sexton deploy pack`"):
         open_pack(made.folder)
+
+
+def test_an_unfit_pack_is_told_before_kafka_is_looked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The brokers are away, which takes long to find out."""
+    monkeypatch.setattr("sexton.schemas.kafka.admin.reach", lambda settings: pytest.fail("Kafka was asked"))
+    given = ["--master", "spark://127.0.0.1:1", "--pack", str(tmp_path / "nowhere")]
+
+    assert run(["reaper", "run", "--once", *given]) == 2
+    assert "is no folder made by `sexton deploy pack`" in capsys.readouterr().err
 
 
 def test_the_command_that_is_printed_hands_out_the_pack(made: Pack) -> None:

@@ -45,8 +45,8 @@ def make(folder: Path, python: Path, cache: Path) -> Pack:
             f"a pack is made from a virtual environment, this Python is in none: {sys.executable}",
             hint='python3 -m venv DIR && DIR/bin/pip install "sexton[streaming,pack]"',
         )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
+    folder = folder.absolute()
+    with _beside(folder) as temporary:
         draft = Pack(Path(temporary) / "pack", here())
         draft.folder.mkdir()
         write_code(draft.code)
@@ -58,6 +58,17 @@ def make(folder: Path, python: Path, cache: Path) -> Pack:
             folder.replace(Path(temporary) / "old")
         draft.folder.replace(folder)
     return Pack(folder.resolve(), draft.made)
+
+
+def _beside(folder: Path) -> tempfile.TemporaryDirectory[str]:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent)
+    except OSError as error:
+        raise UsageError(
+            f"the pack cannot be made there: {folder}: {error.strerror}",
+            hint="--to names a folder that this user can make",
+        ) from error
 
 
 def requirements() -> list[str]:

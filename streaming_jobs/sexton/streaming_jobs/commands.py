@@ -18,6 +18,7 @@ from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.forms import to_json
 
 if TYPE_CHECKING:
+    from sexton.streaming_jobs.pack import Pack
     from sexton.streaming_jobs.reaper.stop import StopFlag
 
 __all__ = ["app"]
@@ -80,25 +81,31 @@ def run(
     """
     from sexton.schemas.kafka.admin import reach
     from sexton.streaming_jobs.java_client import java_properties
+    from sexton.streaming_jobs.pack import open_pack
 
     settings = settings_module.load(
         checkpoint=checkpoint, metrics_port=metrics_port, spark_master=master, spark_pack=pack
     )
+    # An unfit pack is told before anything is waited for.
+    handed_out = settings.spark_pack if settings.spark_master is not None else None
+    opened = None if handed_out is None else open_pack(handed_out)
     java_properties(settings.kafka_bootstrap_servers, settings.kafka_extra)  # said before anything starts
     reach(settings)  # brokers that are away are reported soon, and before a JVM is started
     if dry:
-        show_dry_run(settings, output_format)
+        show_dry_run(settings, output_format, opened)
     else:
-        run_reaper(settings, once=once)
+        run_reaper(settings, once=once, pack=opened)
 
 
-def show_dry_run(settings: settings_module.Settings, output_format: OutputFormat) -> None:
+def show_dry_run(
+    settings: settings_module.Settings, output_format: OutputFormat, pack: Pack | None = None
+) -> None:
     """Print a line for each record of the backlog, then how often each outcome came."""
     from sexton.schemas.registry import open_codec
     from sexton.streaming_jobs.reaper.dry_run import about, dry_run, keys_by_kind, kind_of, line_of, summed
     from sexton.streaming_jobs.spark import open_session
 
-    spark = open_session(settings, "sexton-dry-run")
+    spark = open_session(settings, "sexton-dry-run", pack=pack)
     codec = open_codec(settings)
     words: Counter[str] = Counter()
     keys: Counter[str] = Counter()
@@ -121,7 +128,7 @@ def show_dry_run(settings: settings_module.Settings, output_format: OutputFormat
     print(f"dry run: {'; '.join(message)}; nothing was written", file=sys.stderr)
 
 
-def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
+def run_reaper(settings: settings_module.Settings, *, once: bool, pack: Pack | None = None) -> None:
     """Run the streaming job in this process until it is done or stopped."""
     from py4j.protocol import Py4JError
 
@@ -159,7 +166,7 @@ def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
         # In another thread: in the main one PySpark takes SIGINT for itself, and raises it in the middle of
         # whatever is under way.
         with ThreadPoolExecutor(1) as pool:
-            opened = pool.submit(open_session, settings, "sexton-reaper", told=stop.told_by_jvm)
+            opened = pool.submit(open_session, settings, "sexton-reaper", told=stop.told_by_jvm, pack=pack)
             spark = opened.result()
     except Exception:
         if stop.is_set:

@@ -18,7 +18,7 @@ from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs import cluster
 from sexton.streaming_jobs.java_client import java_properties
-from sexton.streaming_jobs.pack import open_pack
+from sexton.streaming_jobs.pack import Pack, open_pack
 from sexton.streaming_jobs.submitted import gateway, is_submitted, quiet_log, take_signals
 
 __all__ = [
@@ -94,20 +94,22 @@ def open_session(
     memory: str = "1g",
     class_options: Sequence[str] | None = None,
     told: Callable[[], None] | None = None,
+    pack: Pack | None = None,
 ) -> SparkSession:
     """Return the Spark session: the one that spark-submit prepared, else one of the cluster that
     SEXTON_SPARK_MASTER names, else a local one.
 
     `class_options` are the JVM's about its classes: by default it takes them from the archive, if there is
     one. A JVM that this process has started calls `told` at SIGTERM, or takes no notice: once it ignores a
-    signal it can never be made to hear it. The time zone is UTC. Raises InvalidSettings for a second master,
+    signal it can never be made to hear it. `pack` is that of the settings, opened already; by default it is
+    opened here. The time zone is UTC. Raises InvalidSettings for a second master,
     for an unfit pack, and when speculation is on, wherever that was set: a speculated task deletes twice;
     EnvironmentFault when no master can be reached.
     """
     cluster.check_master(settings)
     # What a callback of ours raised is raised again in this process, where it is reported once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    given = _submitted() if is_submitted() else _started(settings, memory, class_options)
+    given = _submitted() if is_submitted() else _started(settings, memory, class_options, pack)
     # Else workers take `python3` from PATH, which does not have the packages of this environment.
     python = os.environ["PYSPARK_PYTHON"] = cluster.worker_python(given, os.environ)
     builder = SparkSession.builder.appName(app).config("spark.sql.session.timeZone", "UTC")
@@ -136,7 +138,9 @@ def _submitted() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _started(settings: Settings, memory: str, class_options: Sequence[str] | None) -> dict[str, str]:
+def _started(
+    settings: Settings, memory: str, class_options: Sequence[str] | None, pack: Pack | None = None
+) -> dict[str, str]:
     """Return the settings with which this process starts its JVM, for a cluster or for local mode."""
     if class_options is None:
         class_options = archive_options(settings.cache_dir)
@@ -145,7 +149,7 @@ def _started(settings: Settings, memory: str, class_options: Sequence[str] | Non
         "spark.driver.extraJavaOptions": _java_options(_LOG_CONFIG, class_options),
     }
     if settings.spark_master is not None:
-        return {**options, **_handed_out(settings), "spark.master": settings.spark_master}
+        return {**options, **_handed_out(settings, pack), "spark.master": settings.spark_master}
     return {
         **options,
         "spark.master": f"local[{settings.reaper_cores}]",
@@ -156,10 +160,10 @@ def _started(settings: Settings, memory: str, class_options: Sequence[str] | Non
     }
 
 
-def _handed_out(settings: Settings) -> dict[str, str]:
+def _handed_out(settings: Settings, pack: Pack | None) -> dict[str, str]:
     """Return the settings by which executors get what they need; raises InvalidSettings for an unfit pack."""
     if settings.spark_pack is not None:
-        return open_pack(settings.spark_pack).spark_options(_checkpoint_jars(settings))
+        return (pack or open_pack(settings.spark_pack)).spark_options(_checkpoint_jars(settings))
     return _with_jars("spark.jars", ",", settings)
 
 
