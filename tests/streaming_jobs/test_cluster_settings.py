@@ -118,6 +118,15 @@ def test_a_master_that_cannot_be_reached_is_told_before_spark_starts() -> None:
     assert "SEXTON_SPARK_MASTER" in away.value.hint
 
 
+@pytest.mark.parametrize(
+    "address", ["h:\u00b2", "127.0.0.1:0", "127.0.0.1:99999", "..:7077", f"{'a' * 70}:7077"]
+)
+def test_an_address_that_is_none_is_told_as_one(address: str) -> None:
+    """Also what no socket takes: neither an error of Python's nor another port that the number folds to."""
+    with pytest.raises(EnvironmentFault, match=f"{re.escape(address)}: not HOST:PORT"):
+        check_master(load({}, spark_master=f"spark://{address}"))
+
+
 def test_spark_submit_has_chosen_the_master(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two masters are one too many: it is not left to chance which one is taken."""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")

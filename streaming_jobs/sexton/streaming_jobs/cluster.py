@@ -5,6 +5,7 @@ Where spark-submit has set one, that stands: these are defaults.
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ __all__ = [
 
 DAEMON = "sexton.streaming_jobs.worker_daemon"
 _CONNECT_S = 5.0
+_LARGEST_PORT = 65535
 # A micro-batch waits for its last task. What died is done again elsewhere, which is harmless: the sooner its
 # executor is given up, the sooner all tenants' receipts come.
 _DEATH = {
@@ -92,10 +94,12 @@ def defaults(conf: Mapping[str, str], python: str) -> dict[str, str]:
 def _reach(address: str) -> str | None:
     """Return why a master cannot be reached, None when it can."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) <= _LARGEST_PORT:
         return f"{address}: not HOST:PORT"
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S):
             return None
+    except UnicodeError:  # no name that could be looked up: a part of it is empty, or too long
+        return f"{address}: not HOST:PORT"
     except OSError as error:
         return f"{address}: {error.strerror or error}"
