@@ -200,3 +200,11 @@ def test_the_command_that_is_printed_hands_out_the_pack(made: Pack) -> None:
     assert "spark.pyspark.python=./environment/bin/python" in command
     assert f"spark.pyspark.driver.python={sys.executable}" in command
     assert command[-1].endswith("submit.py")
+
+
+def test_the_command_names_the_master_before_the_script(made: Pack) -> None:
+    """What stands after the script is the reaper's: a master there would not be spark-submit's."""
+    command = submit_command(made, "spark://HOST:7077")
+
+    assert command[1:3] == ["--master", "spark://HOST:7077"]
+    assert command[3:] == submit_command(made)[1:]

@@ -107,6 +107,17 @@ class TestOnARealBroker:
         assert sorted(first.stdout.split()) == sorted(empty.topic(need.name) for need in TOPICS)
         assert (second.returncode, second.stdout) == (0, "")
 
+    def test_partitions_that_existing_topics_do_not_have_are_told(self, empty: Settings, cli: Cli) -> None:
+        """A number that was asked for too late is a warning, for those topics alone that may have several."""
+        create_topics(empty, partitions=2)
+
+        again = cli("topics", "create", "--partitions", "3", env=_env(empty))
+
+        told = f"warning: {empty.topic('intents')} was there and keeps 2 partitions, not 3"
+        assert (again.returncode, again.stdout) == (0, "")
+        assert told in again.stderr
+        assert empty.topic("generations") not in again.stderr
+
     def test_topics_are_created_once_a_broker_lists_them(
         self, empty: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -20,6 +20,7 @@ __all__ = ["app", "submit_command"]
 app = typer.Typer(
     help="What other machines need.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
 )
+_MASTER = "spark://HOST:7077"
 _EXAMPLES = """\b
 Examples:
   sexton deploy pack
@@ -58,22 +59,21 @@ def pack(
     for path in (made.archive, made.code, *made.jars):
         print(f"{path.stat().st_size / 1e6:7.1f} MB  {path}")
     print(f"\nwith the reaper as the driver, on this machine or one with the same packages:\n\n{_run(made)}")
-    print(f"\nwith spark-submit:\n\n{shlex.join(submit_command(made))}")
+    print(f"\nwith spark-submit:\n\n{shlex.join(submit_command(made, _MASTER))}")
 
 
-def submit_command(pack: Pack) -> list[str]:
-    """Return the spark-submit command without `--master` and options of one's own."""
+def submit_command(pack: Pack, master: str | None = None) -> list[str]:
+    """Return the spark-submit command, with `--master` where one is given, without options of one's own."""
     from sexton.streaming_jobs import submit
 
     options = {**pack.spark_options(), "spark.pyspark.driver.python": sys.executable}
     given = [part for name, value in options.items() for part in ("--conf", f"{name}={value}")]
-    return ["spark-submit", *given, str(submit.__file__)]
+    named = ["--master", master] if master else []
+    return ["spark-submit", *named, *given, str(submit.__file__)]
 
 
 def _run(pack: Pack) -> str:
-    return shlex.join(
-        ["sexton", "reaper", "run", "--master", "spark://HOST:7077", "--pack", str(pack.folder)]
-    )
+    return shlex.join(["sexton", "reaper", "run", "--master", _MASTER, "--pack", str(pack.folder)])
 
 
 def _told(pack: Pack) -> dict[str, object]:

@@ -19,7 +19,7 @@ from sexton.schemas.kafka.admin import Cluster
 from sexton.schemas.settings import Settings
 from sexton.schemas.topics import TOPICS, TopicProblem
 
-__all__ = ["check_topics", "create_installation", "create_topics", "delete_topics"]
+__all__ = ["check_topics", "create_installation", "create_topics", "delete_topics", "other_partitions"]
 
 _SECONDS = 30.0
 _LOOK_AGAIN_S = 0.05
@@ -80,6 +80,20 @@ def create_installation(
     created = create_topics(settings, replication, partitions)
     write_genesis(settings)
     return created
+
+
+def other_partitions(settings: Settings, partitions: int) -> dict[str, int]:
+    """Return the topics with another number of partitions, and that number, where more than one is allowed.
+
+    Raises KafkaUnavailable when the brokers do not answer.
+    """
+    names = sorted(settings.topic(need.name) for need in TOPICS if not need.exact)
+    found = Cluster(settings).identities(names, _SECONDS)
+    return {
+        name: found[name].partitions
+        for name in names
+        if name in found and found[name].partitions != partitions
+    }
 
 
 def check_topics(settings: Settings) -> list[TopicProblem]:

@@ -42,10 +42,14 @@ def create(
     Nothing is created beside a log that belongs to other topics or another cluster: exit 75.
     Topics that exist are not changed: `sexton topics check` says what is wrong with them.
     """
-    created = topics.create_installation(settings.load(), replication_factor, partitions)
+    loaded = settings.load()
+    created = topics.create_installation(loaded, replication_factor, partitions)
     for name in created:
         print(name)
     say(f"{counted(len(created), 'topic')} created" if created else "every topic is there")
+    if partitions is not None:
+        for name, found in topics.other_partitions(loaded, partitions).items():
+            say(f"warning: {name} was there and keeps {counted(found, 'partition')}, not {partitions}")
 
 
 @app.command(epilog=_CHECK, short_help="compare the topics with what is needed")
