@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 
 import pytest
 from tests.support.certificates import authority, server_context
@@ -53,7 +54,8 @@ def test_what_does_not_fit_at_once_is_sent_in_order(ends: Ends) -> None:
     channel.send(parts, time.monotonic() + 20)
     thread.join(20)
 
-    assert bytes(came) == b"".join(parts)
+    # By their digests: the difference of megabytes is looked for longer than a test may take.
+    assert sha256(came).digest() == sha256(b"".join(parts)).digest()
 
 
 def _send(channel: Channel, deadline: float) -> None:
