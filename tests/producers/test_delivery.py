@@ -85,15 +85,17 @@ def test_f_7_a_small_queue_pushes_back_and_loses_nothing(connect: Connect, arriv
     assert [i.intent_id for i in arrived()] == [i for receipt in receipts for i in receipt.intent_ids]
 
 
-@pytest.mark.parametrize("sent_before", [False, True])
+@pytest.mark.parametrize("before", [[], ["first", "queued"]])
 def test_f_7_a_forked_child_emits_exactly_its_own(
-    connect: Connect, arrived: Arrived, sent_before: bool
+    connect: Connect, arrived: Arrived, before: list[str]
 ) -> None:
     """F-7: after a fork parent and child each deliver what they emitted, once."""
     sexton = connect(limits=Limits(linger=0.2))
     tenant = sexton.attach("t")
-    if sent_before:  # still queued in the parent at the moment of the fork
-        tenant.delete("bucket", ["before"])
+    for key in before:
+        receipt = tenant.delete("bucket", [key])
+        if key == "first":
+            receipt.wait(10)  # of the other one nothing is known at the fork
     child = _fork(lambda: _child(sexton, "child"))
     ours = tenant.delete("bucket", ["parent"])
     ours.wait(10)
@@ -101,7 +103,26 @@ def test_f_7_a_forked_child_emits_exactly_its_own(
     sexton.flush(10)
     keys = sorted(key for intent in arrived() for phase in intent.action.phases for key in phase)  # type: ignore[union-attr]
 
-    assert keys == sorted(["child", "parent", *(["before"] if sent_before else [])])
+    assert keys == sorted(["child", "parent", *before])
+
+
+def test_f_7_a_fork_waits_for_the_first_report_of_a_new_client(connect: Connect) -> None:
+    """F-7: until it has its connections it looks up names; a child of that moment could look up none."""
+    receipt = connect(limits=Limits(linger=5)).attach("t").delete("bucket", ["first"])
+    child = _fork(lambda: None)
+
+    assert len(receipt.wait(0)) == 1
+    assert _exit_code(child) == 0
+
+
+def test_f_7_forks_do_not_wait_for_a_broker_that_is_away(connect: Connect) -> None:
+    """F-7: a second for the first of them, whatever their number."""
+    connect(kafka_bootstrap_servers=NOBODY).attach("t").delete("bucket", ["k"])
+    began = time.monotonic()
+    for _ in range(5):
+        assert _exit_code(_fork(lambda: None)) == 0
+
+    assert time.monotonic() - began < 3
 
 
 def test_f_7_a_forked_child_may_go_without_closing(connect: Connect, arrived: Arrived) -> None:

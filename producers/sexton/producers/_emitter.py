@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from sexton.producers._at_exit import tell_at_exit
 from sexton.producers._errors import DeliveryFailed, QueueFull
 from sexton.producers._fork import notice_fork, renew_after_fork
+from sexton.producers._kafka_transport import KafkaTransport
 from sexton.producers._limits import Deadline, Limits
 from sexton.producers._receipt import Flight, Receipt
-from sexton.producers._transport import KafkaTransport, Record, Transport
+from sexton.producers._transport import Record, Transport
 from sexton.producers._values import check_texts
 from sexton.schemas import events, records
 from sexton.schemas.checks import check_likely

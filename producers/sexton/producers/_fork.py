@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import _socket
 import gc
 import os
 import threading
+import time
 import weakref
+from contextlib import suppress
 from typing import Any, NoReturn, Protocol
 
-from sexton.producers._polling import are_greenlets
+from sexton.producers._polling import are_greenlets, real_start
 from sexton.schemas.errors import UsageError
 
-__all__ = ["OfOneProcess", "notice_fork", "renew_after_fork"]
+__all__ = ["OfOneProcess", "can_look_up_names", "notice_fork", "renew_after_fork", "settle_before_fork"]
 
 
 class OfOneProcess:
@@ -34,7 +37,15 @@ class _Renewable(Protocol):
         """Put fresh locks in place and let go of what belongs to the parent."""
 
 
+class _Settles(Protocol):
+    def before_fork(self) -> None:
+        """Return when this is no bad moment to fork, soon in any case."""
+
+
+_LOOK_UP = 1.0  # seconds that a look at this machine's own addresses may take: it has microseconds of work
+
 _renewables: weakref.WeakSet[_Renewable] = weakref.WeakSet()
+_settling: weakref.WeakSet[_Settles] = weakref.WeakSet()
 _here = os.getpid()  # of the process that the renewables belong to
 _greenlets = are_greenlets()  # as the locks of the renewables know it
 _turns: dict[int, Any] = {}  # by process: the parent's may be held for ever in a child
@@ -43,6 +54,31 @@ _turns: dict[int, Any] = {}  # by process: the parent's may be held for ever in 
 def renew_after_fork(it: _Renewable) -> None:
     """Have `it.renew()` called in every child that is forked while `it` lives."""
     _renewables.add(it)
+
+
+def settle_before_fork(it: _Settles) -> None:
+    """Have `it.before_fork()` called before each fork of Python's while `it` lives."""
+    _settling.add(it)
+
+
+def can_look_up_names() -> bool:
+    """Return whether this process can use `getaddrinfo` as the Kafka client does, with AI_ADDRCONFIG.
+
+    glibc holds a lock of its own there, which nobody frees in a child that was forked meanwhile: each look-up
+    waits for ever then. (POSIX, `fork`: the child of a process with threads may count on very little.)
+    """
+    back: list[bool] = []
+
+    def look() -> None:  # bytes: a name of text is encoded by what a thread under gevent may not import
+        with suppress(OSError):  # an answer too
+            _socket.getaddrinfo(b"127.0.0.1", 0, flags=_socket.AI_ADDRCONFIG | _socket.AI_NUMERICHOST)
+        back.append(True)
+
+    real_start(look, ())
+    until = time.monotonic() + _LOOK_UP
+    while not back and time.monotonic() < until:
+        time.sleep(0.001)
+    return bool(back)
 
 
 def notice_fork() -> None:
@@ -81,5 +117,10 @@ def _renew_all() -> None:
     _turns.clear()  # of the ancestors: a process that lives on in its children leaves none behind
 
 
+def _settle_all() -> None:
+    for it in list(_settling):
+        it.before_fork()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_all)
+    os.register_at_fork(before=_settle_all, after_in_child=_renew_all)

@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-__all__ = ["SLICE", "Polling", "are_eventlets", "are_greenlets", "polling"]
+__all__ = ["SLICE", "Polling", "are_eventlets", "are_greenlets", "polling", "real_start"]
 
 SLICE = 0.1  # longest single wait inside the C library, so that Ctrl-C is heard
 _NAP = 0.005  # between two looks of a greenlet: how late it may hear of a report
@@ -144,7 +144,7 @@ class Greenlets(Polling):
         if reader is not None and reader is not threading.current_thread():
             with suppress(*_IN_THE_LOOP):
                 reader.join(seconds)
-        _real_start(client.clear, ())
+        real_start(client.clear, ())
 
     def _let_others_run(self, producer: Producer, seconds: float) -> None:
         try:
@@ -168,7 +168,8 @@ def polling(on_error: Callable[[KafkaError], object]) -> Polling:
     return Greenlets(on_error) if are_greenlets() else Threads(on_error)
 
 
-def _real_start(work: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+def real_start(work: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+    """Start a thread that is one, whatever was patched."""
     # A second copy of the built-in module: whoever patched the first one has not seen it.
     spec = importlib.util.find_spec("_thread")
     if spec is None or spec.loader is None:

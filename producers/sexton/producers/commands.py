@@ -21,9 +21,9 @@ import typer
 
 from sexton.producers._emitter import Emitter, Prepared
 from sexton.producers._errors import DeliveryFailed
+from sexton.producers._kafka_transport import no_such_topic, where_it_may_be
 from sexton.producers._limits import Deadline, Limits
 from sexton.producers._receipt import Receipt
-from sexton.producers._transport import no_such_topic, where_it_may_be
 from sexton.schemas import records
 from sexton.schemas.errors import InvalidEvent, NoSuchTopic, UsageError
 from sexton.schemas.events import DeletionIntent
