@@ -85,6 +85,10 @@ def test_csv(tmp_path: Path) -> None:
         '{"tenant": "a", "generation": 2, "generation": 1}',
         '{"node": "n", "number": 1, "node_generation": 1, "generation": 5}',
         "tenant,generation,generation\na,2,1\n",
+        # Python itself refuses these, in words of its own.
+        f'{{"tenant": "a", "generation": {"9" * 5000}}}',
+        f"tenant,generation\na,{'9' * 5000}\n",
+        '{"tenant": ' + "[" * 100_000,
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import ssl
@@ -188,7 +189,7 @@ def _announce(service: Service, server: Any, listener: socket.socket, scheme: st
 
 def _address(settings: Settings, port: int | None) -> tuple[str, int]:
     host, colon, text = settings.issuer_bind.rpartition(":")
-    if not colon or not host or not text.isdigit() or int(text) > 65535:
+    if not colon or not host or not re.fullmatch("[0-9]{1,5}", text) or int(text) > 65535:
         raise InvalidSettings(
             f"SEXTON_ISSUER_BIND is not host:port: {settings.issuer_bind}", hint="such as 127.0.0.1:8350"
         )

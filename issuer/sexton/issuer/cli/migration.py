@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
@@ -149,8 +150,8 @@ def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
             continue
         try:
             row = json.loads(line, object_pairs_hook=partial(_fields, number))
-        except json.JSONDecodeError as error:
-            raise UsageError(f"line {number}: not JSON: {error.msg}") from error
+        except (ValueError, RecursionError) as error:  # not only its own: a number of thousands of digits
+            raise UsageError(f"line {number}: not JSON: {error}") from error
         if not isinstance(row, dict):
             raise UsageError(f"line {number}: not a JSON object")
         yield number, row
@@ -276,7 +277,7 @@ def _once(where: str, what: str, name: str, known: Mapping[str, object]) -> None
 
 
 def _number(where: str, what: str, value: Any, largest: int) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit():
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,20}", value):  # Python makes no number of thousands
         value = int(value)
     if type(value) is not int or not 0 <= value <= largest:
         raise UsageError(f"{where}: {what} must be an integer in 0..{largest}: {value!r}")
