@@ -177,7 +177,9 @@ def chain(installation: Installation, spark: SparkSession) -> Chain:
 def pack(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Pack:
     """A pack for the Python that this environment was made with."""
     python = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
-    return make(tmp_path_factory.mktemp("packed") / "pack", python, stack.settings.cache_dir.expanduser())
+    return make(
+        tmp_path_factory.mktemp("packed") / "my pack, ä", python, stack.settings.cache_dir.expanduser()
+    )
 
 
 @pytest.fixture

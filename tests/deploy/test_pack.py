@@ -152,6 +152,9 @@ def test_a_python_of_another_version_is_refused(tmp_path: Path, capsys: pytest.C
     assert run(["deploy", "pack", "--to", str(tmp_path / "new"), "--python", str(other)]) == 2
     assert f"is Python 3.9, the driver's is {platform.python_version()}" in capsys.readouterr().err
 
+    assert run(["deploy", "pack", "--to", str(tmp_path / "new"), "--python", "/bin/true"]) == 2
+    assert "not a Python that starts: /bin/true" in capsys.readouterr().err
+
 
 @pytest.mark.parametrize("field", ["sexton", "python", "spark"])
 def test_a_pack_of_other_versions_is_refused(made: Pack, field: str) -> None:
@@ -195,8 +198,8 @@ def test_the_command_that_is_printed_hands_out_the_pack(made: Pack) -> None:
     """Archive, jars, the workers' Python, which is the archive's, and the driver's, which is this one."""
     command = submit_command(made)
 
-    assert f"spark.archives={made.archive}#environment" in command
-    assert f"spark.jars={made.jars[0]}" in command
+    assert f"spark.archives={made.archive.as_uri()}#environment" in command
+    assert f"spark.jars={made.jars[0].as_uri()}" in command
     assert "spark.pyspark.python=./environment/bin/python" in command
     assert f"spark.pyspark.driver.python={sys.executable}" in command
     assert command[-1].endswith("submit.py")

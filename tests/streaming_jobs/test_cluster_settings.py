@@ -11,7 +11,14 @@ import pytest
 
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.schemas.settings import load
-from sexton.streaming_jobs.cluster import DAEMON, check_master, defaults, has_executors, worker_python
+from sexton.streaming_jobs.cluster import (
+    DAEMON,
+    check_master,
+    defaults,
+    handed_out,
+    has_executors,
+    worker_python,
+)
 from sexton.streaming_jobs.pack import PYTHON, Pack, here
 from sexton.streaming_jobs.spark import SPARK_VERSION, _started
 
@@ -53,13 +60,13 @@ def test_the_python_of_workers(conf: dict[str, str], environ: dict[str, str], py
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "handed_out"), [("/c", ["kafka.jar"]), ("s3a://b/c", ["kafka.jar", "s3a.jar"])]
+    ("checkpoint", "jars"), [("/c", ["kafka.jar"]), ("s3a://b/c", ["kafka.jar", "s3a.jar"])]
 )
 def test_executors_get_the_pack_and_what_reads_the_checkpoint(
-    checkpoint: str, handed_out: list[str], tmp_path: Path
+    checkpoint: str, jars: list[str], tmp_path: Path
 ) -> None:
     """Each jar once, and the connector of the pack, whatever the cache has; their Python is the pack's."""
-    pack = Pack(tmp_path / "pack", here())
+    pack = Pack(tmp_path / "my pack, #1", here())
     (pack.folder / "jars").mkdir(parents=True)
     for path in (pack.archive, pack.code, pack.folder / "jars" / "kafka.jar"):
         path.touch()
@@ -71,9 +78,9 @@ def test_executors_get_the_pack_and_what_reads_the_checkpoint(
 
     options = _started(load({}, **named, checkpoint=checkpoint), "1g", [])
 
-    assert [Path(jar).name for jar in options["spark.jars"].split(",")] == handed_out
-    assert Path(options["spark.jars"].split(",")[0]).parent == pack.folder / "jars"
-    assert options["spark.archives"] == f"{pack.archive}#environment"
+    assert [Path(jar).name for jar in options["spark.jars"].split(",")] == jars
+    assert options["spark.jars"].split(",")[0].startswith(f"{tmp_path.as_uri()}/my%20pack%2C%20%231/jars/")
+    assert options["spark.archives"] == f"{pack.archive.as_uri()}#environment"
     assert worker_python(options, {"PYSPARK_PYTHON": "/opt/python"}) == PYTHON
     assert "spark.jars.packages" not in options
 
@@ -98,7 +105,29 @@ def test_a_dead_executor_is_given_up_soon() -> None:
     }
 
 
-@pytest.mark.parametrize("master", ["local", "local[2]", "h:7077", "spark://", "mesos://h:1", "yarn-client"])
+@pytest.mark.parametrize(
+    "master",
+    [
+        *(
+            "local",
+            "local[2]",
+            "h:7077",
+            "spark://",
+            "mesos://h:1",
+            "yarn-client",
+            "spark://h",
+            "spark://h:7077,",
+        ),
+        *(
+            "spark://h:\u00b2",
+            "spark://h:0",
+            "spark://h:99999",
+            "spark://u:p@h:7077",
+            "spark://h:7077/x",
+            "spark://::1:7077",
+        ),
+    ],
+)
 def test_a_master_that_is_none_is_refused(master: str) -> None:
     """Local mode has a setting of its own; anything else Spark would report in words of its own, late."""
     with pytest.raises(InvalidSettings, match="SEXTON_SPARK_MASTER"):
@@ -110,21 +139,17 @@ def test_a_master_that_cannot_be_reached_is_told_before_spark_starts() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         check_master(load({}, spark_master=f"spark://127.0.0.1:1,127.0.0.1:{port}"))
-    with pytest.raises(
-        EnvironmentFault, match=r"127\.0\.0\.1:1: Connection refused; h: not HOST:PORT"
-    ) as away:
-        check_master(load({}, spark_master="spark://127.0.0.1:1,h"))
+    with pytest.raises(EnvironmentFault, match=r"127\.0\.0\.1:1: Connection refused; \[::1\]:1: ") as away:
+        check_master(load({}, spark_master="spark://127.0.0.1:1,[::1]:1"))
     assert away.value.hint is not None
     assert "SEXTON_SPARK_MASTER" in away.value.hint
 
 
-@pytest.mark.parametrize(
-    "address", ["h:\u00b2", "127.0.0.1:0", "127.0.0.1:99999", "..:7077", f"{'a' * 70}:7077"]
-)
-def test_an_address_that_is_none_is_told_as_one(address: str) -> None:
-    """Also what no socket takes: neither an error of Python's nor another port that the number folds to."""
-    with pytest.raises(EnvironmentFault, match=f"{re.escape(address)}: not HOST:PORT"):
-        check_master(load({}, spark_master=f"spark://{address}"))
+@pytest.mark.parametrize("host", ["..", "a" * 70])
+def test_a_host_that_cannot_be_looked_up_is_told_as_one_that_is_away(host: str) -> None:
+    """Python has an error of its own for these."""
+    with pytest.raises(EnvironmentFault, match=f"{re.escape(host)}:7077: "):
+        check_master(load({}, spark_master=f"spark://{host}:7077"))
 
 
 def test_spark_submit_has_chosen_the_master(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,4 +157,10 @@ def test_spark_submit_has_chosen_the_master(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
 
     with pytest.raises(InvalidSettings, match="spark-submit has chosen the master already"):
-        check_master(load({}, spark_master="yarn"))
+        handed_out(load({}, spark_master="yarn"))
+
+
+def test_a_pack_without_a_cluster_is_refused(tmp_path: Path) -> None:
+    """Who names a pack believes that tasks run elsewhere."""
+    with pytest.raises(InvalidSettings, match="no master is named"):
+        handed_out(load({}, spark_pack=tmp_path))

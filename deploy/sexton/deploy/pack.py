@@ -152,6 +152,8 @@ def _check_python(python: Path) -> None:
     asked = [str(python), "-c", "import platform; print(platform.python_version())"]
     try:
         found = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+        if not found:
+            raise subprocess.SubprocessError("it says no version")
     except (OSError, subprocess.SubprocessError) as error:
         raise UsageError(f"not a Python that starts: {python}", hint="--python names another") from error
     if found != (ours := platform.python_version()):

@@ -24,6 +24,7 @@ from sexton.schemas.settings_checks import (
     check_allowed,
     check_kafka,
     check_reports,
+    check_spark_master,
     check_tenant_prefix,
     check_url,
     in_words,
@@ -215,8 +216,8 @@ class Settings(BaseSettings):
     @field_validator("spark_master")
     @classmethod
     def _cluster(cls, value: str | None) -> str | None:
-        if value is not None and not re.match(r"spark://.|yarn$|k8s://.|local-cluster\[", value):
-            raise ValueError(f"not spark://HOST:PORT, yarn or k8s://URL, and local mode needs none: {value}")
+        if value is not None:
+            check_spark_master(value)
         return value
 
     @field_validator("reports")

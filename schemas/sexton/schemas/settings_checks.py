@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,8 +11,17 @@ from sexton.schemas.checks import check_bucket
 from sexton.schemas.errors import InvalidEvent, InvalidFormat
 from sexton.schemas.tenant_prefix import TenantPrefix
 
-__all__ = ["check_allowed", "check_kafka", "check_reports", "check_tenant_prefix", "check_url", "in_words"]
+__all__ = [
+    "check_allowed",
+    "check_kafka",
+    "check_reports",
+    "check_spark_master",
+    "check_tenant_prefix",
+    "check_url",
+    "in_words",
+]
 
+_LARGEST_PORT = 65535
 _SCHEMES = {
     "issuer_url": (("http", "https"), "http://127.0.0.1:8350"),
     "s3_endpoint_url": (("http", "https"), "http://127.0.0.1:8333"),
@@ -95,6 +105,19 @@ def check_tenant_prefix(value: str) -> None:
         TenantPrefix.parse(value)
     except InvalidFormat as error:
         raise ValueError(str(error)) from error
+
+
+def check_spark_master(value: str) -> None:
+    """Raise ValueError unless Spark knows such a cluster: spark://HOST:PORT[,HOST:PORT...], yarn, k8s://URL."""
+    scheme, _, addresses = value.partition("://")
+    if scheme != "spark":
+        if not re.match(r"yarn$|k8s://.|local-cluster\[", value):
+            raise ValueError(f"not spark://HOST:PORT, yarn or k8s://URL, and local mode needs none: {value}")
+        return
+    for address in addresses.split(","):
+        found = re.fullmatch(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})", address, re.ASCII)
+        if found is None or not 0 < int(found[1]) <= _LARGEST_PORT:
+            raise ValueError(f"not spark://HOST:PORT, with commas between several: {value}")
 
 
 def check_url(name: str, value: str) -> str:

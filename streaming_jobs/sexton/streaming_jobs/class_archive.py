@@ -63,7 +63,9 @@ def make(cache_dir: Path) -> str | None:
 
 def _train(file: str) -> int:
     options = [f"-XX:ArchiveClassesAtExit={file}"]
-    session = open_session(settings_module.load(), "class-archive", class_options=options)
+    # Of local mode, whatever cluster is set here: that alone takes its classes from the archive.
+    local = settings_module.load({}, cache_dir=settings_module.load().cache_dir)
+    session = open_session(local, "class-archive", class_options=options)
     rows = session.readStream.format("rate").load()
     query = rows.writeStream.foreachBatch(_process).trigger(once=True).start()
     query.awaitTermination()

@@ -5,27 +5,26 @@ Where spark-submit has set one, that stands: these are defaults.
 
 from __future__ import annotations
 
-import re
 import socket
 import sys
 from collections.abc import Mapping
 
 from sexton.schemas.errors import EnvironmentFault, InvalidSettings
 from sexton.schemas.settings import Settings
-from sexton.streaming_jobs.pack import ARCHIVE, PYTHON
+from sexton.streaming_jobs.pack import ARCHIVE, PYTHON, Pack, open_pack
 from sexton.streaming_jobs.submitted import is_submitted
 
 __all__ = [
     "DAEMON",
     "check_master",
     "defaults",
+    "handed_out",
     "has_executors",
     "worker_python",
 ]
 
 DAEMON = "sexton.streaming_jobs.worker_daemon"
 _CONNECT_S = 5.0
-_LARGEST_PORT = 65535
 # A micro-batch waits for its last task. What died is done again elsewhere, which is harmless: the sooner its
 # executor is given up, the sooner all tenants' receipts come.
 _DEATH = {
@@ -41,20 +40,34 @@ def has_executors(master: str) -> bool:
     return master != "local" and not master.startswith("local[")
 
 
-def check_master(settings: Settings) -> None:
-    """Return when the cluster may be tried; nothing of Spark is started.
+def handed_out(settings: Settings) -> Pack | None:
+    """Return the pack that executors get, None without one; nothing is asked but the pack's folder.
 
-    Raises InvalidSettings where spark-submit has chosen a master before, EnvironmentFault when no master of a
-    standalone cluster can be reached: Spark itself takes a minute, and its words are of something else.
+    Raises InvalidSettings for an unfit pack, for one without a cluster, and where spark-submit has chosen the
+    master before.
     """
     if settings.spark_master is None:
-        return
+        if settings.spark_pack is not None:
+            raise InvalidSettings(
+                "a pack is for a cluster, and no master is named",
+                hint="set SEXTON_SPARK_MASTER (--master), or leave SEXTON_SPARK_PACK (--pack) out",
+            )
+        return None
     if is_submitted():
         raise InvalidSettings(
             "spark-submit has chosen the master already, and SEXTON_SPARK_MASTER is set",
             hint="give spark-submit --master and the pack's options, or run `sexton reaper run` by itself",
         )
-    scheme, _, addresses = settings.spark_master.partition("://")
+    return None if settings.spark_pack is None else open_pack(settings.spark_pack)
+
+
+def check_master(settings: Settings) -> None:
+    """Return when the cluster may be tried; nothing of Spark is started.
+
+    Raises EnvironmentFault when no master of a standalone cluster can be reached: Spark itself takes a
+    minute, and its words are of something else.
+    """
+    scheme, _, addresses = (settings.spark_master or "").partition("://")
     if scheme != "spark":
         return
     failures = [_reach(address) for address in addresses.split(",")]
@@ -94,12 +107,10 @@ def defaults(conf: Mapping[str, str], python: str) -> dict[str, str]:
 def _reach(address: str) -> str | None:
     """Return why a master cannot be reached, None when it can."""
     host, _, port = address.rpartition(":")
-    if not host or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) <= _LARGEST_PORT:
-        return f"{address}: not HOST:PORT"
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S):
             return None
-    except UnicodeError:  # no name that could be looked up: a part of it is empty, or too long
-        return f"{address}: not HOST:PORT"
+    except UnicodeError as error:  # no name that could be looked up: a part of it is empty, or too long
+        return f"{address}: {error}"
     except OSError as error:
         return f"{address}: {error.strerror or error}"

@@ -18,7 +18,6 @@ from sexton.schemas.errors import EnvironmentFault
 from sexton.schemas.forms import to_json
 
 if TYPE_CHECKING:
-    from sexton.streaming_jobs.pack import Pack
     from sexton.streaming_jobs.reaper.stop import StopFlag
 
 __all__ = ["app"]
@@ -80,37 +79,38 @@ def run(
     Exit 0 done or stopped, 1 failed, 75 an environment fault: nothing advanced, try again.
     """
     from sexton.schemas.kafka.admin import reach
+    from sexton.streaming_jobs.cluster import handed_out
     from sexton.streaming_jobs.java_client import java_properties
-    from sexton.streaming_jobs.pack import open_pack
 
     settings = settings_module.load(
         checkpoint=checkpoint, metrics_port=metrics_port, spark_master=master, spark_pack=pack
     )
-    # An unfit pack is told before anything is waited for.
-    handed_out = settings.spark_pack if settings.spark_master is not None else None
-    opened = None if handed_out is None else open_pack(handed_out)
-    java_properties(settings.kafka_bootstrap_servers, settings.kafka_extra)  # said before anything starts
+    # Said before anything starts, and before anything is waited for.
+    handed_out(settings)
+    java_properties(settings.kafka_bootstrap_servers, settings.kafka_extra)
     reach(settings)  # brokers that are away are reported soon, and before a JVM is started
     if dry:
-        show_dry_run(settings, output_format, opened)
+        show_dry_run(settings, output_format)
     else:
-        run_reaper(settings, once=once, pack=opened)
+        run_reaper(settings, once=once)
 
 
-def show_dry_run(
-    settings: settings_module.Settings, output_format: OutputFormat, pack: Pack | None = None
-) -> None:
+def show_dry_run(settings: settings_module.Settings, output_format: OutputFormat) -> None:
     """Print a line for each record of the backlog, then how often each outcome came."""
     from sexton.schemas.registry import open_codec
+    from sexton.streaming_jobs.reaper.availability import ExecutorWatch
     from sexton.streaming_jobs.reaper.dry_run import about, dry_run, keys_by_kind, kind_of, line_of, summed
+    from sexton.streaming_jobs.reaper.executors import check_executors
+    from sexton.streaming_jobs.reaper.progress import Progress
     from sexton.streaming_jobs.spark import open_session
 
-    spark = open_session(settings, "sexton-dry-run", pack=pack)
+    spark = open_session(settings, "sexton-dry-run")
     codec = open_codec(settings)
     words: Counter[str] = Counter()
     keys: Counter[str] = Counter()
     skipped: list[int] = []
     try:
+        check_executors(settings, ExecutorWatch(spark, Progress().note))
         for decision in dry_run(settings, spark, skipped.append):
             words[kind_of(decision)] += 1
             of = about(decision, codec)
@@ -128,7 +128,7 @@ def show_dry_run(
     print(f"dry run: {'; '.join(message)}; nothing was written", file=sys.stderr)
 
 
-def run_reaper(settings: settings_module.Settings, *, once: bool, pack: Pack | None = None) -> None:
+def run_reaper(settings: settings_module.Settings, *, once: bool) -> None:
     """Run the streaming job in this process until it is done or stopped."""
     from py4j.protocol import Py4JError
 
@@ -166,7 +166,7 @@ def run_reaper(settings: settings_module.Settings, *, once: bool, pack: Pack | N
         # In another thread: in the main one PySpark takes SIGINT for itself, and raises it in the middle of
         # whatever is under way.
         with ThreadPoolExecutor(1) as pool:
-            opened = pool.submit(open_session, settings, "sexton-reaper", told=stop.told_by_jvm, pack=pack)
+            opened = pool.submit(open_session, settings, "sexton-reaper", told=stop.told_by_jvm)
             spark = opened.result()
     except Exception:
         if stop.is_set:

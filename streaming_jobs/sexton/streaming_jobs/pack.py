@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 from sexton.schemas.errors import InvalidSettings
 
-__all__ = ["ARCHIVE", "PYTHON", "Made", "Pack", "here", "is_pack", "open_pack"]
+__all__ = ["ARCHIVE", "PYTHON", "Made", "Pack", "file_uris", "here", "is_pack", "open_pack"]
 
 ARCHIVE = "environment"
 """The name under which Spark unpacks the archive in the working folder of an executor."""
@@ -60,14 +60,19 @@ class Pack:
     def spark_options(self, more_jars: Sequence[Path] = ()) -> dict[str, str]:
         """Return the settings of Spark by which executors get the pack, with more jars, and use it."""
         return {
-            "spark.archives": f"{self.archive}#{ARCHIVE}",
-            "spark.jars": ",".join(map(str, [*self.jars, *more_jars])),
+            "spark.archives": f"{file_uris([self.archive])}#{ARCHIVE}",
+            "spark.jars": file_uris([*self.jars, *more_jars]),
             "spark.pyspark.python": PYTHON,
         }
 
     def note(self) -> None:
         """Write down what the pack was made with, as its last file: without it a folder is no pack."""
         (self.folder / _NOTE).write_text(json.dumps(asdict(self.made), indent=2) + "\n", encoding="utf-8")
+
+
+def file_uris(paths: Iterable[Path]) -> str:
+    """Return a list of files as Spark reads it: a blank, a comma or a # in a path means something else."""
+    return ",".join(path.absolute().as_uri() for path in paths)
 
 
 def here() -> Made:

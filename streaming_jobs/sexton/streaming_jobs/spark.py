@@ -18,7 +18,7 @@ from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.settings import Settings
 from sexton.streaming_jobs import cluster
 from sexton.streaming_jobs.java_client import java_properties
-from sexton.streaming_jobs.pack import Pack, open_pack
+from sexton.streaming_jobs.pack import file_uris
 from sexton.streaming_jobs.submitted import gateway, is_submitted, quiet_log, take_signals
 
 __all__ = [
@@ -94,22 +94,21 @@ def open_session(
     memory: str = "1g",
     class_options: Sequence[str] | None = None,
     told: Callable[[], None] | None = None,
-    pack: Pack | None = None,
 ) -> SparkSession:
     """Return the Spark session: the one that spark-submit prepared, else one of the cluster that
     SEXTON_SPARK_MASTER names, else a local one.
 
     `class_options` are the JVM's about its classes: by default it takes them from the archive, if there is
     one. A JVM that this process has started calls `told` at SIGTERM, or takes no notice: once it ignores a
-    signal it can never be made to hear it. `pack` is that of the settings, opened already; by default it is
-    opened here. The time zone is UTC. Raises InvalidSettings for a second master,
-    for an unfit pack, and when speculation is on, wherever that was set: a speculated task deletes twice;
-    EnvironmentFault when no master can be reached.
+    signal it can never be made to hear it. The time zone is UTC. Raises InvalidSettings as
+    `cluster.handed_out` does, and when speculation is on, wherever that was set: a speculated task deletes
+    twice; EnvironmentFault when no master can be reached.
     """
+    cluster.handed_out(settings)
     cluster.check_master(settings)
     # What a callback of ours raised is raised again in this process, where it is reported once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    given = _submitted() if is_submitted() else _started(settings, memory, class_options, pack)
+    given = _submitted() if is_submitted() else _started(settings, memory, class_options)
     # Else workers take `python3` from PATH, which does not have the packages of this environment.
     python = os.environ["PYSPARK_PYTHON"] = cluster.worker_python(given, os.environ)
     builder = SparkSession.builder.appName(app).config("spark.sql.session.timeZone", "UTC")
@@ -138,9 +137,7 @@ def _submitted() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _started(
-    settings: Settings, memory: str, class_options: Sequence[str] | None, pack: Pack | None = None
-) -> dict[str, str]:
+def _started(settings: Settings, memory: str, class_options: Sequence[str] | None) -> dict[str, str]:
     """Return the settings with which this process starts its JVM, for a cluster or for local mode."""
     if class_options is None:
         class_options = archive_options(settings.cache_dir)
@@ -149,29 +146,35 @@ def _started(
         "spark.driver.extraJavaOptions": _java_options(_LOG_CONFIG, class_options),
     }
     if settings.spark_master is not None:
-        return {**options, **_handed_out(settings, pack), "spark.master": settings.spark_master}
+        return {**options, **_for_executors(settings), "spark.master": settings.spark_master}
+    jars = _jars(settings)
     return {
         **options,
         "spark.master": f"local[{settings.reaper_cores}]",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         # On the class path and no `spark.jars`: nothing is copied at a start, and the archive holds them.
-        **_with_jars("spark.driver.extraClassPath", os.pathsep, settings),
+        **_fetched_unless(jars, {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))}),
     }
 
 
-def _handed_out(settings: Settings, pack: Pack | None) -> dict[str, str]:
+def _for_executors(settings: Settings) -> dict[str, str]:
     """Return the settings by which executors get what they need; raises InvalidSettings for an unfit pack."""
-    if settings.spark_pack is not None:
-        return (pack or open_pack(settings.spark_pack)).spark_options(_checkpoint_jars(settings))
-    return _with_jars("spark.jars", ",", settings)
+    if (pack := cluster.handed_out(settings)) is not None:
+        return pack.spark_options(_checkpoint_jars(settings))
+    jars = _jars(settings)
+    return _fetched_unless(jars, {"spark.jars": file_uris(jars)})
 
 
-def _with_jars(name: str, separator: str, settings: Settings) -> dict[str, str]:
-    """Return the setting that names the jars in the cache; without any, Spark is to fetch the connector."""
-    if not (connector := connector_jars(settings.cache_dir)):
-        return {"spark.jars.packages": CONNECTOR}
-    return {name: separator.join(map(str, [*connector, *_checkpoint_jars(settings)]))}
+def _jars(settings: Settings) -> list[Path]:
+    """Return the jars of the cache, none where the connector is not in it."""
+    connector = connector_jars(settings.cache_dir)
+    return [*connector, *_checkpoint_jars(settings)] if connector else []
+
+
+def _fetched_unless(jars: Sequence[Path], options: dict[str, str]) -> dict[str, str]:
+    """Return the options that name the jars; without any, Spark is to fetch the connector."""
+    return options if jars else {"spark.jars.packages": CONNECTOR}
 
 
 def _checkpoint_jars(settings: Settings) -> list[Path]:

@@ -17,8 +17,6 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from sexton.issuer.client import IssuerClient
 from sexton.schemas.errors import EnvironmentFault, SextonError
 from sexton.schemas.kafka.admin import Cluster
@@ -27,7 +25,7 @@ from sexton.schemas.settings import Settings
 from sexton.storage import Kind, ObjectStore, StoreRefused, StoreSettings
 from sexton.streaming_jobs.reaper.availability import ExecutorWatch
 from sexton.streaming_jobs.reaper.judge import parse_allow
-from sexton.streaming_jobs.reaper.stop import StopFlag
+from sexton.streaming_jobs.reaper.stop import StopRequested
 
 __all__ = ["ExecutorsUnfit", "Lack", "cause_of", "check_executors", "lacks"]
 
@@ -61,7 +59,9 @@ class Lack:
     passes: bool
 
 
-def check_executors(spark: SparkSession, settings: Settings, watch: ExecutorWatch, stop: StopFlag) -> None:
+def check_executors(
+    settings: Settings, watch: ExecutorWatch, is_stopped: Callable[[], bool] = lambda: False
+) -> None:
     """Return when a task on each core has what the reaper's tasks need; a cluster without a free core is
     waited for.
 
@@ -71,9 +71,10 @@ def check_executors(spark: SparkSession, settings: Settings, watch: ExecutorWatc
     if not watch.is_needed:
         return
     try:
-        found = _look_there(spark, settings, watch, stop)
+        found = _look_there(settings, watch, is_stopped)
     except Exception as error:  # Py4J's, with the worker's traceback as text
-        stop.check()  # cancelled
+        if is_stopped():
+            raise StopRequested from error
         raise ExecutorsUnfit(f"an executor cannot run a task: {cause_of(str(error))}") from error
     if not found:
         return
@@ -107,19 +108,23 @@ def lacks(settings: Settings, ours: str, host: str) -> Iterator[Lack]:
             yield Lack(host, str(error), error.hint, passes=isinstance(error, EnvironmentFault))
 
 
-def _look_there(spark: SparkSession, settings: Settings, watch: ExecutorWatch, stop: StopFlag) -> list[Lack]:
+def _look_there(settings: Settings, watch: ExecutorWatch, is_stopped: Callable[[], bool]) -> list[Lack]:
     """Return what tasks on executors have found; raises what has ended them, a stop among it."""
-    context = spark.sparkContext
+    context = watch.spark.sparkContext
     tasks = max(1, context.defaultParallelism)
     look = partial(_look, settings, version("sexton"))
     # In another thread: the call waits for a free core, however long that takes, and hears no signal.
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(context.parallelize(range(tasks), tasks).mapPartitions(look).collect)
-        while not wait([found], _POLL_S).done:
-            if stop.is_set:
-                context.cancelAllJobs()  # each time: the first may have come before the job
-            else:
-                watch.look()
+        try:
+            while not wait([found], _POLL_S).done:
+                if is_stopped():
+                    context.cancelAllJobs()  # each time: the first may have come before the job
+                else:
+                    watch.look()
+        except BaseException:  # Ctrl-C: else the pool would wait for the job
+            context.cancelAllJobs()
+            raise
     return found.result()
 
 

@@ -78,7 +78,7 @@ class Reaper:
         cluster = Cluster(self.settings)
         binding = check_topics(self.settings, cluster, self.progress.note)
         try:
-            check_executors(self.spark, self.settings, self._watch, self.stop)
+            check_executors(self.settings, self._watch, lambda: self.stop.is_set)
         except StopRequested:
             return
         checkpoint = Checkpoint(self.spark, path, binding.topic)
