@@ -67,9 +67,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Draw the share that was asked for, and let the files with the most work go first."""
     share, seed = config.getoption("share"), config.getoption("seed")
-    left = [item for item in items if not is_drawn(item.nodeid, share, seed)]
-    config.hook.pytest_deselected(items=left)
-    items[:] = longest_first([item for item in items if item not in left])
+    drawn: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        drawn[is_drawn(item.nodeid, share, seed)].append(item)
+    config.hook.pytest_deselected(items=drawn[False])
+    items[:] = longest_first(drawn[True])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -178,7 +180,7 @@ def pack(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Pack:
     """A pack for the Python that this environment was made with."""
     python = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
     return make(
-        tmp_path_factory.mktemp("packed") / "my pack, ä", python, stack.settings.cache_dir.expanduser()
+        tmp_path_factory.mktemp("packed") / "my pack #ä", python, stack.settings.cache_dir.expanduser()
     )
 
 

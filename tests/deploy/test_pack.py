@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tarfile
@@ -131,6 +132,17 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, monkeypatch: p
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     with pytest.raises(ToolMissing, match="is made from a virtual environment"):
         make(tmp_path / "new", BASE, tmp_path)
+
+
+@pytest.mark.parametrize("sign", [*",*?[]{}", "\\"])
+def test_a_folder_that_spark_cannot_be_told_of_is_refused(sign: str, tmp_path: Path) -> None:
+    """Before anything is made, and before Spark looks up what it takes for a pattern."""
+    folder = tmp_path / f"pack{sign}1"
+    with pytest.raises(InvalidSettings, match=re.escape(f"from a path with {sign} in it")):
+        make(folder, BASE, tmp_path)
+    with pytest.raises(InvalidSettings, match=re.escape(f"from a path with {sign} in it")):
+        open_pack(folder)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

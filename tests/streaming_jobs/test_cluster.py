@@ -120,10 +120,17 @@ def test_x_14_sigterm_to_a_driver_lets_the_micro_batch_on_executors_settle(on_cl
 def test_a_cluster_that_gives_no_executor_is_waited_for_aloud(on_cluster: OnCluster) -> None:
     """Executors larger than any worker: said with what helps, nothing is read, and a stop is heard."""
     (on_cluster.folder / "spark-defaults.conf").write_text("spark.executor.memory  2g\n")
-    with on_cluster.driver("home", on_cluster.run, SPARK_CONF_DIR=str(on_cluster.folder)) as reaper:
+    too_large = {"SPARK_CONF_DIR": str(on_cluster.folder)}
+    with (
+        on_cluster.driver("home", on_cluster.run, **too_large) as reaper,
+        on_cluster.driver("dry", [*on_cluster.run, "--dry-run"], **too_large) as dry_run,
+    ):
         reaper.until("no_executors")
         reaper.process.send_signal(signal.SIGTERM)
         reaper.ends()
+        dry_run.until("no_executors")
+        dry_run.process.send_signal(signal.SIGINT)
+        dry_run.ends(130)
 
     (said,) = reaper.events("no_executors")
     assert "spark.executor.memory is 2g" in said["fault"]

@@ -66,7 +66,7 @@ def test_executors_get_the_pack_and_what_reads_the_checkpoint(
     checkpoint: str, jars: list[str], tmp_path: Path
 ) -> None:
     """Each jar once, and the connector of the pack, whatever the cache has; their Python is the pack's."""
-    pack = Pack(tmp_path / "my pack, #1", here())
+    pack = Pack(tmp_path / "my pack #1", here())
     (pack.folder / "jars").mkdir(parents=True)
     for path in (pack.archive, pack.code, pack.folder / "jars" / "kafka.jar"):
         path.touch()
@@ -79,7 +79,7 @@ def test_executors_get_the_pack_and_what_reads_the_checkpoint(
     options = _started(load({}, **named, checkpoint=checkpoint), "1g", [])
 
     assert [Path(jar).name for jar in options["spark.jars"].split(",")] == jars
-    assert options["spark.jars"].split(",")[0].startswith(f"{tmp_path.as_uri()}/my%20pack%2C%20%231/jars/")
+    assert options["spark.jars"].split(",")[0].startswith(f"{tmp_path.as_uri()}/my%20pack%20%231/jars/")
     assert options["spark.archives"] == f"{pack.archive.as_uri()}#environment"
     assert worker_python(options, {"PYSPARK_PYTHON": "/opt/python"}) == PYTHON
     assert "spark.jars.packages" not in options

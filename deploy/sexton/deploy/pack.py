@@ -24,7 +24,7 @@ from packaging.requirements import Requirement
 import sexton
 from sexton.deploy import jars
 from sexton.schemas.errors import EnvironmentFault, ToolMissing, UsageError
-from sexton.streaming_jobs.pack import ARCHIVE, Pack, here, is_pack
+from sexton.streaming_jobs.pack import ARCHIVE, Pack, check_path, here, is_pack
 
 __all__ = ["make", "requirements", "write_code"]
 
@@ -137,6 +137,7 @@ def _lay_out(environment: Path, python: Path, cache: Path) -> None:
 
 
 def _check_folder(folder: Path) -> None:
+    check_path(folder)
     if folder.exists() and not is_pack(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
             f"the folder holds something else than a pack: {folder}", hint="--to names a new one"

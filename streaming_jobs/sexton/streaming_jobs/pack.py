@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sexton.schemas.errors import InvalidSettings
 
-__all__ = ["ARCHIVE", "PYTHON", "Made", "Pack", "file_uris", "here", "is_pack", "open_pack"]
+__all__ = ["ARCHIVE", "PYTHON", "Made", "Pack", "check_path", "file_uris", "here", "is_pack", "open_pack"]
 
 ARCHIVE = "environment"
 """The name under which Spark unpacks the archive in the working folder of an executor."""
@@ -20,6 +20,7 @@ PYTHON = f"./{ARCHIVE}/bin/python"
 """The Python of the archive, as a worker finds it."""
 
 _NOTE = "pack.json"
+_OF_PATTERNS = ",*?[]{}\\"
 _AGAIN = "make it anew with the versions of this machine: sexton deploy pack"
 
 
@@ -70,8 +71,20 @@ class Pack:
         (self.folder / _NOTE).write_text(json.dumps(asdict(self.made), indent=2) + "\n", encoding="utf-8")
 
 
+def check_path(folder: Path) -> None:
+    """Raise InvalidSettings for a folder whose files Spark can be told of by no spelling.
+
+    It looks up each file of a list as a pattern, and makes one list of what it has found, with commas.
+    """
+    if found := [sign for sign in _OF_PATTERNS if sign in str(folder.absolute())]:
+        raise InvalidSettings(
+            f"Spark takes no pack from a path with {' '.join(found)} in it: {folder}",
+            hint="`sexton deploy pack --to` names another folder",
+        )
+
+
 def file_uris(paths: Iterable[Path]) -> str:
-    """Return a list of files as Spark reads it: a blank, a comma or a # in a path means something else."""
+    """Return a list of files as Spark reads it: a blank or a # in a path means something else."""
     return ",".join(path.absolute().as_uri() for path in paths)
 
 
@@ -87,6 +100,7 @@ def is_pack(folder: Path) -> bool:
 
 def open_pack(folder: Path) -> Pack:
     """Return the pack in a folder; raises InvalidSettings when there is none, or one of other versions."""
+    check_path(folder.resolve())
     try:
         made = Made(**json.loads((folder / _NOTE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
