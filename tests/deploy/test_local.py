@@ -20,6 +20,7 @@ from sexton.deploy.main import run
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 SERVERS_ONLY = ("--without", "issuer", "--without", "topics")
+NO_SERVER = [part for name in ("kafka", "redis", "s3", "issuer") for part in ("--without", name)]
 
 
 def _states(cli: Cli, folder: Path) -> tuple[int, dict[str, tuple[str, int | None]]]:
@@ -111,14 +112,14 @@ class TestUpAndDown:
 
     def test_a_lock_that_was_removed_locks_nobody_out(self, folder: Path) -> None:
         """Who waits for a stack that is wiped meanwhile gets the lock that is there then, and alone."""
-        begun, order = threading.Event(), []
+        begun, order, said = threading.Event(), list[str](), list[str]()
 
         def wait() -> None:
             begun.set()
-            with state.locked(folder):
+            with state.locked(folder, said.append):
                 order.append("waiter")
 
-        with state.locked(folder):
+        with state.locked(folder, said.append):
             waiter = threading.Thread(target=wait)
             waiter.start()
             begun.wait(10)
@@ -129,6 +130,24 @@ class TestUpAndDown:
 
         assert order == ["first", "waiter"]
         assert (folder / "lock").is_file()
+
+    @pytest.mark.parametrize("arguments", [("up", *NO_SERVER), ("down",), ("down", "--wipe")])
+    def test_who_waits_for_another_command_says_so(
+        self, cli: Cli, folder: Path, arguments: tuple[str, ...]
+    ) -> None:
+        """A command that waits for the folder's lock names the folder while it waits, not afterwards."""
+        with state.locked(folder, print):
+            command = [sys.executable, "-m", "sexton.deploy.main", "local", *arguments, "--dir", str(folder)]
+            with subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            ) as second:
+                assert second.stderr is not None
+                first_line = second.stderr.readline()
+                second.send_signal(signal.SIGINT)
+                rest = second.communicate(timeout=60)[1]
+
+        assert first_line == f"waiting for another command that works on {folder}\n"
+        assert (second.returncode, rest) == (130, "")
 
     @pytest.mark.parametrize("below", ["file", "file/deeper"])
     @pytest.mark.parametrize("verb", ["up", "down", "status"])

@@ -92,14 +92,14 @@ def down(
 ) -> None:
     """End what `up` started, and wait until it is gone. Kafka's and Valkey's data stay for the next `up`."""
     directory = _directory(dir)
-    if state.load(directory) == state.State() and not (wipe and directory.exists()):
+    if state.is_new(directory) and not (wipe and directory.exists()):
         say(f"no stack in {directory}: --dir or SEXTON_STATE_DIR names the folder of one")
         return
     stack = LocalStack(directory)
     if wipe:
-        stack.wipe()
+        stack.wipe(say)
     else:
-        stack.stop()
+        stack.stop(say)
     say("down")
 
 

@@ -33,6 +33,10 @@ _READY_SECONDS = 120.0
 _POLL_SECONDS = 0.05
 
 
+def _silent(line: str) -> None:
+    """Say nothing, for a caller that shows no progress."""
+
+
 class LocalStack:
     """Servers of one folder: their data, logs, ports and processes.
 
@@ -63,7 +67,7 @@ class LocalStack:
         faults: Path | None = None,
         brokers: int | None = None,
         issuers: int | None = None,
-        say: Callable[[str], None] = lambda line: None,
+        say: Callable[[str], None] = _silent,
     ) -> LocalStack:
         """Bring every part up that is not up yet and return when each answers.
 
@@ -78,7 +82,7 @@ class LocalStack:
             faults_server.check(faults)
         wanted = Wanted(parts_left_out(without), faults, brokers, issuers)
         interrupted = threading.Event()
-        with state.locked(directory.expanduser().absolute()), interrupts.deferred(interrupted):
+        with state.locked(directory.expanduser().absolute(), say), interrupts.deferred(interrupted):
             stack = cls(directory, environ, interrupted)
             before = dict(stack._state.processes)
             try:
@@ -164,14 +168,14 @@ class LocalStack:
             rows.append(PartStatus(name, state, pid, self._state.ports.get(name), self.log(name)))
         return rows
 
-    def stop(self) -> None:
+    def stop(self, say: Callable[[str], None] = _silent) -> None:
         """End every process of the stack and return when all are gone; the data stays."""
-        with state.locked(self.directory):
+        with state.locked(self.directory, say):
             self._stop()
 
-    def wipe(self) -> None:
+    def wipe(self, say: Callable[[str], None] = _silent) -> None:
         """Do what `stop` does and remove all that the stack has written; what else is in its folder stays."""
-        with state.locked(self.directory):
+        with state.locked(self.directory, say):
             self._stop()
             for name in _WRITTEN:
                 shutil.rmtree(self.directory / name, ignore_errors=True)
@@ -206,7 +210,7 @@ class LocalStack:
         process.stop([p for n, p in self._state.processes.items() if n == name])
         for server in self._servers(*_PORTS):
             if server.name == name:
-                self._serve(server, lambda line: None)
+                self._serve(server, _silent)
 
     def run(self, name: str, command: list[str], environment: Mapping[str, str]) -> Process:
         """Start one more process that ends with the stack, its output in `logs/<name>.log`."""
