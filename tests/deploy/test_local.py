@@ -15,8 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sexton.deploy.local import state
+from sexton.deploy.local import ports, state
 from sexton.deploy.main import run
+from sexton.schemas.errors import EnvironmentFault
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 SERVERS_ONLY = ("--without", "issuer", "--without", "topics")
@@ -244,6 +245,26 @@ class TestUsage:
         assert done.returncode == 2
         assert "no part of the local stack: zookeeper" in done.stderr
         assert "kafka, redis, s3, issuer" in done.stderr
+
+    @pytest.mark.parametrize("option", ["--brokers", "--issuers"])
+    @pytest.mark.parametrize(("number", "needed"), [("0", "at least 1"), ("100000000", "at most 20")])
+    def test_odd_numbers_of_servers(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], option: str, number: str, needed: str
+    ) -> None:
+        """A number that no machine can run is wrong usage, told at once; nothing is written."""
+        code = run(["local", "up", "--dir", str(folder), option, number])
+
+        assert code == 2
+        assert f"'{option}': a number of {needed} is needed: '{number}'" in capsys.readouterr().err
+        assert not folder.exists()
+
+    def test_ports_that_cannot_be_had(self) -> None:
+        """Where ports run out the error says how many there are, and where they are looked for."""
+        with pytest.raises(EnvironmentFault, match=r"too few free ports on 127.0.0.1: \d+ of 5000") as told:
+            ports.choose(5000)
+
+        assert told.value.hint is not None
+        assert "20000" in told.value.hint
 
     def test_the_issuer_needs_its_servers(self, cli: Cli, folder: Path) -> None:
         """Without Kafka the issuer has to be reported which one to use instead."""
