@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.waits import until
 
 from sexton.deploy.local import ports, state
 from sexton.deploy.main import run
@@ -200,6 +201,37 @@ class TestNothingIsLeftBehind:
             output, _ = up.communicate(timeout=150)
 
         assert (up.returncode, output) == (130, "")
+        assert _processes_of(folder) == []
+
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+    def test_a_signal_while_storage_is_formatted(
+        self, cli: Cli, folder: Path, number: signal.Signals
+    ) -> None:
+        """Ctrl-C is heeded; after SIGKILL `down` ends what formats, or it fills a folder that was wiped."""
+        command = [sys.executable, "-m", "sexton.deploy.main", "local", "up", "--dir", str(folder)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as up:
+            assert up.stderr is not None
+            for line in up.stderr:
+                if line.startswith("kafka: formats"):
+                    break
+            until(lambda: "kafka-format" in (folder / "state.json").read_text())
+            up.send_signal(number)
+
+        assert up.returncode == {signal.SIGKILL: -9, signal.SIGINT: 130}[number]
+        assert cli("local", "down", "--wipe", "--dir", str(folder)).returncode == 0
+        assert _processes_of(folder) == []
+        assert not folder.exists()
+
+    def test_storage_that_cannot_be_formatted(self, cli: Cli, folder: Path) -> None:
+        """The error shows what Kafka's own tool said, and where its log is."""
+        (folder / "kafka").mkdir(parents=True)
+        (folder / "kafka" / "data").touch()
+
+        up = cli("local", "up", "--dir", str(folder))
+
+        assert up.returncode == 75
+        assert "error: Kafka's storage was not formatted\n" in up.stderr
+        assert f"hint: its log: {folder}/logs/kafka-format.log" in up.stderr
         assert _processes_of(folder) == []
 
     def test_a_part_that_does_not_start(self, cli: Cli, folder: Path, tmp_path: Path) -> None:

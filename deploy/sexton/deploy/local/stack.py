@@ -21,6 +21,7 @@ from sexton.deploy.local.wanted import SERVERS, Wanted, parts_left_out
 from sexton.schemas import settings as settings_module
 from sexton.schemas.errors import EnvironmentFault, UsageError
 from sexton.schemas.settings import Settings
+from sexton.schemas.text import counted
 
 __all__ = ["BUCKET", "LOCAL_PARTITIONS", "LocalStack"]
 
@@ -248,7 +249,7 @@ class LocalStack:
         self._settle(wanted)
         without = wanted.without
         if "kafka" not in without:
-            kafka.prepare(self._kafka, self._cluster, self._java, self._cache)
+            self._give_storage(say)
         self._serve_together([part for part in ("kafka", "redis", "s3") if part not in without], say)
         if {"kafka", "topics"}.isdisjoint(without):
             self._create_topics(partitions, say)
@@ -280,6 +281,31 @@ class LocalStack:
             servers=counts,
         )
         state.save(self.directory, self._state)
+
+    def _give_storage(self, say: Callable[[str], None]) -> None:
+        """Format the storage of brokers that have none, before the first starts: it needs most of them."""
+        kafka.prepare(self._kafka, self._cluster)
+        bare = [broker for broker in self._cluster if not kafka.formatted(self._kafka, broker)]
+        if bare:
+            say(f"kafka: formats its storage, {counted(len(bare), 'broker')}")
+        self._together([partial(self._format, broker) for broker in bare])
+
+    def _format(self, broker: kafka.Broker) -> None:
+        name = f"{Server('kafka', broker.number).name}-format"
+        self.end(name)  # of an `up` that was killed
+        command = kafka.format_command(self._kafka, broker, self._java, self._cache)
+        self._check_interrupted()
+        started = self.run(name, command, self.environment)
+        deadline = time.monotonic() + _READY_SECONDS
+        while process.alive(started) and time.monotonic() < deadline:
+            self._check_interrupted()
+            time.sleep(_POLL_SECONDS)
+        self.end(name)
+        if not kafka.formatted(self._kafka, broker):
+            log = self.log(name)
+            raise EnvironmentFault(
+                f"Kafka's storage was not formatted\n{process.last_lines(log)}", hint=f"its log: {log}"
+            )
 
     def _create_topics(self, partitions: int, say: Callable[[str], None]) -> None:
         self._check_interrupted()
