@@ -127,7 +127,16 @@ def test_an_export_that_was_cut_is_refused(tmp_path: Path) -> None:
                 check_whole(plan, told)
 
 
-@pytest.mark.parametrize("told", [{}, [], None, {"log_offset": 1, "tenants": "2", "nodes": 0}])
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        [],
+        None,
+        {"log_offset": 1, "tenants": "2", "nodes": 0},
+        {"log_offset": 1, "tenants": -2, "nodes": 0},
+    ],
+)
 def test_a_first_line_that_says_nothing_is_refused(told: object) -> None:
     """Who does not know how much was exported cannot tell whether it is all there."""
     plan = Plan([], [], exported={"decommissioned": [], **told} if isinstance(told, dict) else told)
