@@ -107,6 +107,38 @@ class TestErrors:
         assert shown.err.startswith(reported)
         assert "Traceback" not in shown.err
 
+    @pytest.mark.parametrize("unbuffered", ["", "1"])
+    def test_an_output_that_is_full(self, unbuffered: str) -> None:
+        """What cannot be written is an environment fault, also if only the last flush tells it."""
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "sexton.deploy.main", "--help"],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            )
+
+        assert done.returncode == 75
+        assert done.stderr == (
+            "error: cannot be written: the output: No space left on device\n\n"
+            "hint: what was written so far is not whole\n"
+        )
+
+    def test_a_reader_that_has_seen_enough(self) -> None:
+        """A pipe that nobody reads any more ends a command with 1 and no word, also at the last flush."""
+        ours, theirs = os.pipe()
+        os.close(ours)
+        done = subprocess.run(
+            [sys.executable, "-m", "sexton.deploy.main", "--help"],
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+        )
+        os.close(theirs)
+
+        assert (done.returncode, done.stderr) == (1, b"")
+
     def test_a_missing_package_names_the_extra(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -14,12 +14,15 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.waits import until
 
-from sexton.deploy.local import state
+from sexton.deploy.local import ports, state
 from sexton.deploy.main import run
+from sexton.schemas.errors import EnvironmentFault
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 SERVERS_ONLY = ("--without", "issuer", "--without", "topics")
+NO_SERVER = [part for name in ("kafka", "redis", "s3", "issuer") for part in ("--without", name)]
 
 
 def _states(cli: Cli, folder: Path) -> tuple[int, dict[str, tuple[str, int | None]]]:
@@ -111,14 +114,14 @@ class TestUpAndDown:
 
     def test_a_lock_that_was_removed_locks_nobody_out(self, folder: Path) -> None:
         """Who waits for a stack that is wiped meanwhile gets the lock that is there then, and alone."""
-        begun, order = threading.Event(), []
+        begun, order, said = threading.Event(), list[str](), list[str]()
 
         def wait() -> None:
             begun.set()
-            with state.locked(folder):
+            with state.locked(folder, said.append):
                 order.append("waiter")
 
-        with state.locked(folder):
+        with state.locked(folder, said.append):
             waiter = threading.Thread(target=wait)
             waiter.start()
             begun.wait(10)
@@ -129,6 +132,24 @@ class TestUpAndDown:
 
         assert order == ["first", "waiter"]
         assert (folder / "lock").is_file()
+
+    @pytest.mark.parametrize("arguments", [("up", *NO_SERVER), ("down",), ("down", "--wipe")])
+    def test_who_waits_for_another_command_says_so(
+        self, cli: Cli, folder: Path, arguments: tuple[str, ...]
+    ) -> None:
+        """A command that waits for the folder's lock names the folder while it waits, not afterwards."""
+        with state.locked(folder, print):
+            command = [sys.executable, "-m", "sexton.deploy.main", "local", *arguments, "--dir", str(folder)]
+            with subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            ) as second:
+                assert second.stderr is not None
+                first_line = second.stderr.readline()
+                second.send_signal(signal.SIGINT)
+                rest = second.communicate(timeout=60)[1]
+
+        assert first_line == f"waiting for another command that works on {folder}\n"
+        assert (second.returncode, rest) == (130, "")
 
     @pytest.mark.parametrize("below", ["file", "file/deeper"])
     @pytest.mark.parametrize("verb", ["up", "down", "status"])
@@ -182,6 +203,37 @@ class TestNothingIsLeftBehind:
         assert (up.returncode, output) == (130, "")
         assert _processes_of(folder) == []
 
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+    def test_a_signal_while_storage_is_formatted(
+        self, cli: Cli, folder: Path, number: signal.Signals
+    ) -> None:
+        """Ctrl-C is heeded; after SIGKILL `down` ends what formats, or it fills a folder that was wiped."""
+        command = [sys.executable, "-m", "sexton.deploy.main", "local", "up", "--dir", str(folder)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as up:
+            assert up.stderr is not None
+            for line in up.stderr:
+                if line.startswith("kafka: formats"):
+                    break
+            until(lambda: "kafka-format" in (folder / "state.json").read_text())
+            up.send_signal(number)
+
+        assert up.returncode == {signal.SIGKILL: -9, signal.SIGINT: 130}[number]
+        assert cli("local", "down", "--wipe", "--dir", str(folder)).returncode == 0
+        assert _processes_of(folder) == []
+        assert not folder.exists()
+
+    def test_storage_that_cannot_be_formatted(self, cli: Cli, folder: Path) -> None:
+        """The error shows what Kafka's own tool said, and where its log is."""
+        (folder / "kafka").mkdir(parents=True)
+        (folder / "kafka" / "data").touch()
+
+        up = cli("local", "up", "--dir", str(folder))
+
+        assert up.returncode == 75
+        assert "error: Kafka's storage was not formatted\n" in up.stderr
+        assert f"hint: its log: {folder}/logs/kafka-format.log" in up.stderr
+        assert _processes_of(folder) == []
+
     def test_a_part_that_does_not_start(self, cli: Cli, folder: Path, tmp_path: Path) -> None:
         """The error shows the end of the part's log, and the parts that did start are ended."""
         broken = tmp_path / "bin" / "valkey-server"
@@ -225,6 +277,26 @@ class TestUsage:
         assert done.returncode == 2
         assert "no part of the local stack: zookeeper" in done.stderr
         assert "kafka, redis, s3, issuer" in done.stderr
+
+    @pytest.mark.parametrize("option", ["--brokers", "--issuers"])
+    @pytest.mark.parametrize(("number", "needed"), [("0", "at least 1"), ("100000000", "at most 20")])
+    def test_odd_numbers_of_servers(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], option: str, number: str, needed: str
+    ) -> None:
+        """A number that no machine can run is wrong usage, told at once; nothing is written."""
+        code = run(["local", "up", "--dir", str(folder), option, number])
+
+        assert code == 2
+        assert f"'{option}': a number of {needed} is needed: '{number}'" in capsys.readouterr().err
+        assert not folder.exists()
+
+    def test_ports_that_cannot_be_had(self) -> None:
+        """Where ports run out the error says how many there are, and where they are looked for."""
+        with pytest.raises(EnvironmentFault, match=r"too few free ports on 127.0.0.1: \d+ of 5000") as told:
+            ports.choose(5000)
+
+        assert told.value.hint is not None
+        assert "20000" in told.value.hint
 
     def test_the_issuer_needs_its_servers(self, cli: Cli, folder: Path) -> None:
         """Without Kafka the issuer has to be reported which one to use instead."""

@@ -85,10 +85,6 @@ def test_csv(tmp_path: Path) -> None:
         '{"tenant": "a", "generation": 2, "generation": 1}',
         '{"node": "n", "number": 1, "node_generation": 1, "generation": 5}',
         "tenant,generation,generation\na,2,1\n",
-        # Python itself refuses these, in words of its own.
-        f'{{"tenant": "a", "generation": {"9" * 5000}}}',
-        f"tenant,generation\na,{'9' * 5000}\n",
-        '{"tenant": ' + "[" * 100_000,
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, text: str) -> None:
@@ -97,9 +93,18 @@ def test_files_that_are_refused(tmp_path: Path, text: str) -> None:
         read_plan(write(tmp_path, text))
 
 
+_LONG = "9" * 5_000
+
+
 @pytest.mark.parametrize(
     ("text", "reported"),
     [
+        (f'{{"tenant": "a", "generation": {_LONG}}}', "line 1: a number of too many digits"),
+        ('{"tenant": ' * 100_000, "line 1: JSON that is nested too deep"),
+        (
+            f"tenant,generation\na,{_LONG}",
+            f"tenants:2: generation must be an integer in 0..4294967295: '{'9' * 59}",
+        ),
         (
             '{"tenant": "a", "generation": 1}\n{"tenant": "b"}',
             "tenants:2: the tenant's generation is missing: b",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -75,7 +78,7 @@ def folded() -> State:
 def plan_of(folder: Path, state: State) -> Plan:
     """What an export of a state asks to be imported."""
     file = folder / "backup.jsonl"
-    file.write_text("\n".join(lines(state, NOW)), encoding="utf-8")
+    file.write_text("\n".join(lines(state, NOW)), encoding="ascii")  # the same bytes in every locale
     return read_plan(file)
 
 
@@ -99,6 +102,15 @@ def test_an_export_is_what_an_import_takes(tmp_path: Path) -> None:
     assert plan.dropped == ["final ☃", "never attached"]
 
 
+def test_an_export_that_nobody_can_write_is_refused() -> None:
+    """With its stdout closed nothing is written: that is no backup, and said before the log is read."""
+    command = f"exec {shlex.quote(sys.executable)} -m sexton.deploy.main issuer export >&-"
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: there is no stdout to write the export to\n")
+
+
 def test_an_export_that_was_cut_is_refused(tmp_path: Path) -> None:
     """Whatever row is missing at the end: its tenant would begin at 1 again."""
     whole = list(lines(folded(), NOW))
@@ -115,7 +127,16 @@ def test_an_export_that_was_cut_is_refused(tmp_path: Path) -> None:
                 check_whole(plan, told)
 
 
-@pytest.mark.parametrize("told", [{}, [], None, {"log_offset": 1, "tenants": "2", "nodes": 0}])
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        [],
+        None,
+        {"log_offset": 1, "tenants": "2", "nodes": 0},
+        {"log_offset": 1, "tenants": -2, "nodes": 0},
+    ],
+)
 def test_a_first_line_that_says_nothing_is_refused(told: object) -> None:
     """Who does not know how much was exported cannot tell whether it is all there."""
     plan = Plan([], [], exported={"decommissioned": [], **told} if isinstance(told, dict) else told)

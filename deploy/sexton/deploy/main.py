@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import logging
 import os
@@ -11,7 +12,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-from sexton.schemas.errors import SextonError, UsageError
+from sexton.schemas.errors import EnvironmentFault, SextonError, UsageError
 from sexton.schemas.masking import MaskingFormatter
 from sexton.schemas.reporting import report, report_error
 
@@ -89,6 +90,7 @@ NOUNS = (
     Noun("deploy", "sexton.deploy.pack_commands:app", "pack", "what other machines need", ("pack",)),
     Noun("doctor", "sexton.deploy.doctor:doctor", "consumers", "preflight probes of everything outside"),
 )
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HELP = """\
 Sexton deletes objects from shared object storage, and never one that somebody
 still needs.
@@ -122,19 +124,36 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; every error of Sexton is reported here and nowhere else."""
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
+        # Here: what Python writes when it ends has no error that anybody could report.
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
     except SextonError as error:
         return report_error(error)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader has seen enough; what Python would still flush has no one to go to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has seen enough.
+        _drop_output()
         return 1
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            return _no_room(error)
         logging.getLogger(__name__).debug("internal error", exc_info=True)
         report(f"internal error: {type(error).__name__}: {error}", "SEXTON_LOG_LEVEL=DEBUG shows where")
         return 2
+
+
+def _no_room(error: OSError) -> int:
+    _drop_output()
+    full = f"cannot be written: {error.filename or 'the output'}: {error.strerror}"
+    return report_error(EnvironmentFault(full, hint="what was written so far is not whole"))
+
+
+def _drop_output() -> None:
+    """Let what Python would still flush go nowhere: it has no place to go to."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(arguments: list[str]) -> int:

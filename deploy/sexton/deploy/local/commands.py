@@ -52,6 +52,8 @@ Examples:
 """
 _BROKERS = "Kafka brokers; default: as many as there are, 1 in a new stack"
 _ISSUERS = "issuers that serve the same log; default: as many as there are, or 1"
+# More than that no single machine is for: each broker may take 512 MB.
+_MOST = 20
 _COLOURS = {"ready": "green", "dead": "red", "starting": "yellow"}
 
 
@@ -66,8 +68,8 @@ def up(
         Path | None,
         typer.Option(help="put a proxy before the store that plays this file's rules", show_default=False),
     ] = None,
-    brokers: Annotated[int | None, typer.Option(min=1, help=_BROKERS, show_default=False)] = None,
-    issuers: Annotated[int | None, typer.Option(min=1, help=_ISSUERS, show_default=False)] = None,
+    brokers: Annotated[int | None, typer.Option(min=1, max=_MOST, help=_BROKERS, show_default=False)] = None,
+    issuers: Annotated[int | None, typer.Option(min=1, max=_MOST, help=_ISSUERS, show_default=False)] = None,
     format: Form = Format.TEXT,
 ) -> None:
     """Start what is not running, wait until each part answers, and print the variables to use.
@@ -92,14 +94,14 @@ def down(
 ) -> None:
     """End what `up` started, and wait until it is gone. Kafka's and Valkey's data stay for the next `up`."""
     directory = _directory(dir)
-    if state.load(directory) == state.State() and not (wipe and directory.exists()):
+    if state.is_new(directory) and not (wipe and directory.exists()):
         say(f"no stack in {directory}: --dir or SEXTON_STATE_DIR names the folder of one")
         return
     stack = LocalStack(directory)
     if wipe:
-        stack.wipe()
+        stack.wipe(say)
     else:
-        stack.stop()
+        stack.stop(say)
     say("down")
 
 

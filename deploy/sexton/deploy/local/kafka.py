@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import subprocess
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +12,8 @@ from typing import Any
 from sexton.deploy import jars
 from sexton.deploy.java import Java
 from sexton.schemas import topics
-from sexton.schemas.errors import EnvironmentFault
 
-__all__ = ["Broker", "answers", "command", "formatted", "prepare"]
+__all__ = ["Broker", "answers", "command", "format_command", "formatted", "prepare"]
 
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -55,7 +52,7 @@ logger.server.level=INFO
 """
 _PROPERTIES_FILE = "server.properties"
 _LOGGING_FILE = "log4j2.properties"
-_FORMAT_SECONDS = 120
+_FORMATTED = "data/meta.properties"  # written last
 # C1 alone and one collector thread: a broker for one machine should start soon, not peak high.
 _JVM = ("-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -73,14 +70,28 @@ class Broker:
         return directory if self.number == 1 else directory / str(self.number)
 
 
-def prepare(directory: Path, cluster: Sequence[Broker], java: Java, cache: Path) -> None:
-    """Write the files of all brokers of a cluster, and format the storage of each once.
+def prepare(directory: Path, cluster: Sequence[Broker]) -> None:
+    """Write the files of all brokers of a cluster; the storage of each has to be formatted once."""
+    _identity(directory)
+    for broker in cluster:
+        folder = broker.folder(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        properties = _properties(cluster, broker, folder / "data")
+        (folder / _PROPERTIES_FILE).write_text(properties, encoding="utf-8")
+        (folder / _LOGGING_FILE).write_text(_LOGGING, encoding="utf-8")
 
-    Before the first is started: none answers while most are missing. Raises EnvironmentFault.
-    """
-    identity = _identity(directory)
-    with ThreadPoolExecutor(len(cluster)) as pool:
-        list(pool.map(lambda broker: _prepare(directory, cluster, broker, identity, java, cache), cluster))
+
+def format_command(directory: Path, broker: Broker, java: Java, cache: Path) -> list[str]:
+    """Return the command line that formats the storage of a broker whose files are there."""
+    folder = broker.folder(directory)
+    arguments = [
+        "format",
+        f"--cluster-id={_identity(directory)}",  # in one: it may begin with a dash
+        "-c",
+        str(folder / _PROPERTIES_FILE),
+        "--ignore-formatted",
+    ]
+    return java.command(*_options(folder, cache), "kafka.tools.StorageTool", *arguments)
 
 
 def command(directory: Path, broker: Broker, java: Java, cache: Path) -> list[str]:
@@ -90,11 +101,11 @@ def command(directory: Path, broker: Broker, java: Java, cache: Path) -> list[st
     return java.command("-Xms64m", "-Xmx512m", *options, "kafka.Kafka", str(folder / _PROPERTIES_FILE))
 
 
-def formatted(directory: Path) -> bool:
-    """Return whether any broker of the cluster has storage there."""
-    return any(
-        True for _ in (*directory.glob("data/meta.properties"), *directory.glob("*/data/meta.properties"))
-    )
+def formatted(directory: Path, broker: Broker | None = None) -> bool:
+    """Return whether this broker has storage there, or any of the cluster."""
+    if broker is not None:
+        return (broker.folder(directory) / _FORMATTED).is_file()
+    return any(True for _ in (*directory.glob(_FORMATTED), *directory.glob(f"*/{_FORMATTED}")))
 
 
 def answers(properties: Mapping[str, Any], listed: Collection[int] = ()) -> str | None:
@@ -112,18 +123,6 @@ def answers(properties: Mapping[str, Any], listed: Collection[int] = ()) -> str 
     if absent := set(listed) - {broker.port for broker in metadata.brokers.values()}:
         return f"not in the cluster yet: {', '.join(str(port) for port in sorted(absent))}"
     return None if metadata.brokers and metadata.controller_id >= 0 else "no controller yet"
-
-
-def _prepare(
-    directory: Path, cluster: Sequence[Broker], broker: Broker, identity: str, java: Java, cache: Path
-) -> None:
-    folder = broker.folder(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    properties = folder / _PROPERTIES_FILE
-    properties.write_text(_properties(cluster, broker, folder / "data"), encoding="utf-8")
-    (folder / _LOGGING_FILE).write_text(_LOGGING, encoding="utf-8")
-    if not (folder / "data" / "meta.properties").is_file():
-        _format(identity, java.command(*_options(folder, cache)), properties)
 
 
 def _options(folder: Path, cache: Path) -> tuple[str, ...]:
@@ -157,25 +156,3 @@ def _identity(directory: Path) -> str:
         unfinished.write_text(chosen, encoding="ascii")
         unfinished.replace(file)
     return file.read_text(encoding="ascii")
-
-
-def _format(identity: str, java: list[str], properties: Path) -> None:
-    arguments = [
-        "format",
-        f"--cluster-id={identity}",  # in one: it may begin with a dash
-        "-c",
-        str(properties),
-        "--ignore-formatted",
-    ]
-    try:
-        done = subprocess.run(
-            [*java, "kafka.tools.StorageTool", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=_FORMAT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise EnvironmentFault(f"Kafka's storage was not formatted within {_FORMAT_SECONDS} s") from error
-    if done.returncode != 0:
-        raise EnvironmentFault(f"Kafka's storage cannot be formatted: {(done.stderr or done.stdout).strip()}")

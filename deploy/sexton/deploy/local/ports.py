@@ -33,7 +33,10 @@ def choose(count: int) -> list[int]:
                 continue
             chosen.append(port)
     if len(chosen) < count:
-        raise EnvironmentFault("no free port on 127.0.0.1")
+        raise EnvironmentFault(
+            f"too few free ports on 127.0.0.1: {len(chosen)} of {count}, {_TRIES} were tried",
+            hint=f"what listens on ports between {_RANGE.start} and {_RANGE.stop - 1}?",
+        )
     return chosen
 
 

@@ -21,6 +21,7 @@ from sexton.deploy.local.wanted import SERVERS, Wanted, parts_left_out
 from sexton.schemas import settings as settings_module
 from sexton.schemas.errors import EnvironmentFault, UsageError
 from sexton.schemas.settings import Settings
+from sexton.schemas.text import counted
 
 __all__ = ["BUCKET", "LOCAL_PARTITIONS", "LocalStack"]
 
@@ -31,6 +32,10 @@ LOCAL_PARTITIONS = 4
 _WRITTEN = ("kafka", "redis", "logs", "checkpoint")
 _READY_SECONDS = 120.0
 _POLL_SECONDS = 0.05
+
+
+def _silent(line: str) -> None:
+    """Say nothing, for a caller that shows no progress."""
 
 
 class LocalStack:
@@ -63,7 +68,7 @@ class LocalStack:
         faults: Path | None = None,
         brokers: int | None = None,
         issuers: int | None = None,
-        say: Callable[[str], None] = lambda line: None,
+        say: Callable[[str], None] = _silent,
     ) -> LocalStack:
         """Bring every part up that is not up yet and return when each answers.
 
@@ -78,7 +83,7 @@ class LocalStack:
             faults_server.check(faults)
         wanted = Wanted(parts_left_out(without), faults, brokers, issuers)
         interrupted = threading.Event()
-        with state.locked(directory.expanduser().absolute()), interrupts.deferred(interrupted):
+        with state.locked(directory.expanduser().absolute(), say), interrupts.deferred(interrupted):
             stack = cls(directory, environ, interrupted)
             before = dict(stack._state.processes)
             try:
@@ -164,14 +169,14 @@ class LocalStack:
             rows.append(PartStatus(name, state, pid, self._state.ports.get(name), self.log(name)))
         return rows
 
-    def stop(self) -> None:
+    def stop(self, say: Callable[[str], None] = _silent) -> None:
         """End every process of the stack and return when all are gone; the data stays."""
-        with state.locked(self.directory):
+        with state.locked(self.directory, say):
             self._stop()
 
-    def wipe(self) -> None:
+    def wipe(self, say: Callable[[str], None] = _silent) -> None:
         """Do what `stop` does and remove all that the stack has written; what else is in its folder stays."""
-        with state.locked(self.directory):
+        with state.locked(self.directory, say):
             self._stop()
             for name in _WRITTEN:
                 shutil.rmtree(self.directory / name, ignore_errors=True)
@@ -206,7 +211,7 @@ class LocalStack:
         process.stop([p for n, p in self._state.processes.items() if n == name])
         for server in self._servers(*_PORTS):
             if server.name == name:
-                self._serve(server, lambda line: None)
+                self._serve(server, _silent)
 
     def run(self, name: str, command: list[str], environment: Mapping[str, str]) -> Process:
         """Start one more process that ends with the stack, its output in `logs/<name>.log`."""
@@ -244,7 +249,7 @@ class LocalStack:
         self._settle(wanted)
         without = wanted.without
         if "kafka" not in without:
-            kafka.prepare(self._kafka, self._cluster, self._java, self._cache)
+            self._give_storage(say)
         self._serve_together([part for part in ("kafka", "redis", "s3") if part not in without], say)
         if {"kafka", "topics"}.isdisjoint(without):
             self._create_topics(partitions, say)
@@ -276,6 +281,31 @@ class LocalStack:
             servers=counts,
         )
         state.save(self.directory, self._state)
+
+    def _give_storage(self, say: Callable[[str], None]) -> None:
+        """Format the storage of brokers that have none, before the first starts: it needs most of them."""
+        kafka.prepare(self._kafka, self._cluster)
+        bare = [broker for broker in self._cluster if not kafka.formatted(self._kafka, broker)]
+        if bare:
+            say(f"kafka: formats its storage, {counted(len(bare), 'broker')}")
+        self._together([partial(self._format, broker) for broker in bare])
+
+    def _format(self, broker: kafka.Broker) -> None:
+        name = f"{Server('kafka', broker.number).name}-format"
+        self.end(name)  # of an `up` that was killed
+        command = kafka.format_command(self._kafka, broker, self._java, self._cache)
+        self._check_interrupted()
+        started = self.run(name, command, self.environment)
+        deadline = time.monotonic() + _READY_SECONDS
+        while process.alive(started) and time.monotonic() < deadline:
+            self._check_interrupted()
+            time.sleep(_POLL_SECONDS)
+        self.end(name)
+        if not kafka.formatted(self._kafka, broker):
+            log = self.log(name)
+            raise EnvironmentFault(
+                f"Kafka's storage was not formatted\n{process.last_lines(log)}", hint=f"its log: {log}"
+            )
 
     def _create_topics(self, partitions: int, say: Callable[[str], None]) -> None:
         self._check_interrupted()

@@ -5,21 +5,24 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from sexton.deploy.local.process import Process
 from sexton.schemas.errors import EnvironmentFault, UsageError
 
-__all__ = ["State", "forget", "load", "locked", "save"]
+__all__ = ["State", "forget", "is_new", "load", "locked", "save"]
 
 # An older one knows one server of each part, and would leave out a broker that it does not know: it reads
 # this form no more. What it wrote itself is read.
 _VERSION = 2
 _ONE_OF_EACH = 1
 _LOCK = "lock"
+_TOLD_AFTER_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,11 @@ def load(directory: Path) -> State:
         ) from error
 
 
+def is_new(directory: Path) -> bool:
+    """Return whether no stack was ever started there, nor is being started now; raises as `load` does."""
+    return load(directory) == State() and not (directory / _LOCK).exists()
+
+
 def save(directory: Path, state: State) -> None:
     """Write the state, whole or not at all."""
     raw = {
@@ -83,12 +91,12 @@ def save(directory: Path, state: State) -> None:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Keep a second command from changing the same stack at the same time; it waits.
+def locked(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Keep a second command from changing the same stack at the same time; it waits, and says so.
 
     Raises UsageError for a folder that cannot be made or written.
     """
-    descriptor = _locked(directory)
+    descriptor = _locked(directory, say)
     try:
         yield
     finally:
@@ -103,7 +111,7 @@ def forget(directory: Path) -> None:
         directory.rmdir()
 
 
-def _locked(directory: Path) -> int:
+def _locked(directory: Path, say: Callable[[str], None]) -> int:
     """Return the descriptor of the lock file that is there now: whoever had it before may have removed it."""
     while True:
         try:
@@ -112,13 +120,27 @@ def _locked(directory: Path) -> int:
         except OSError as error:
             raise _unusable(directory, error) from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _take(descriptor, partial(say, f"waiting for another command that works on {directory}"))
             if os.fstat(descriptor).st_nlink:
                 return descriptor
         except BaseException:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _take(descriptor: int, tell: Callable[[], None]) -> None:
+    """Return with the lock; `tell` is called, once, if it is not to be had soon."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        told = threading.Timer(_TOLD_AFTER_S, tell)
+        told.daemon = True
+        told.start()
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        finally:
+            told.cancel()
 
 
 def _unusable(directory: Path, error: OSError) -> UsageError:

@@ -55,15 +55,17 @@ def _from_snapshot(settings: Settings, deadline: Deadline) -> State:
 
 
 def lines(state: State, at: datetime) -> Iterator[str]:
-    """Yield what was exported and how much it is, then a line for each node and each tenant."""
+    """Yield what was exported and how much it is, then a line for each node and each tenant, in ASCII:
+    bytes that no locale changes.
+    """
     yield json.dumps({"exported": _header(state, at)})
     for node in state.nodes():
         row = {"node": node.name, "number": node.number, "node_generation": node.newest or 0}
-        yield json.dumps(row, ensure_ascii=False)
+        yield json.dumps(row)
     for tenant in state:
         # One that was dropped, too: a name that nobody knows begins at 1 again.
         row = {**_row(tenant), **({"dropped": True} if tenant.dropped else {})}
-        yield json.dumps(row, ensure_ascii=False)
+        yield json.dumps(row)
 
 
 def _header(state: State, at: datetime) -> dict[str, Any]:

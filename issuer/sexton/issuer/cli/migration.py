@@ -6,7 +6,6 @@ import csv
 import hashlib
 import io
 import json
-import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
@@ -33,6 +32,7 @@ _COLUMNS = ("tenant", "generation", "node", "form", "number", "node_generation",
 _EXPORTED = "exported"  # alone in the first line of an export
 _LARGEST_CALL = 5_000
 _NAMED = 5
+_DIGITS = 20  # in a number; with leading zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +150,12 @@ def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
             continue
         try:
             row = json.loads(line, object_pairs_hook=partial(_fields, number))
-        except (ValueError, RecursionError) as error:  # not only its own: a number of thousands of digits
-            raise UsageError(f"line {number}: not JSON: {error}") from error
+        except json.JSONDecodeError as error:
+            raise UsageError(f"line {number}: not JSON: {error.msg}") from error
+        except ValueError as error:
+            raise UsageError(f"line {number}: a number of too many digits") from error
+        except RecursionError as error:
+            raise UsageError(f"line {number}: JSON that is nested too deep") from error
         if not isinstance(row, dict):
             raise UsageError(f"line {number}: not a JSON object")
         yield number, row
@@ -277,10 +281,10 @@ def _once(where: str, what: str, name: str, known: Mapping[str, object]) -> None
 
 
 def _number(where: str, what: str, value: Any, largest: int) -> int:
-    if isinstance(value, str) and re.fullmatch("[0-9]{1,20}", value):  # Python makes no number of thousands
+    if isinstance(value, str) and len(value) <= _DIGITS and value.isascii() and value.isdigit():
         value = int(value)
     if type(value) is not int or not 0 <= value <= largest:
-        raise UsageError(f"{where}: {what} must be an integer in 0..{largest}: {value!r}")
+        raise UsageError(f"{where}: {what} must be an integer in 0..{largest}: {repr(value)[:60]}")
     return value
 
 

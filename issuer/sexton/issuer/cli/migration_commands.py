@@ -170,9 +170,12 @@ def export() -> None:
     from sexton.issuer.deadline import Deadline
     from sexton.schemas.kafka.admin import reach
 
+    if sys.stdout is None:
+        raise UsageError("there is no stdout to write the export to", hint="sexton issuer export > FILE")
     state = fold_log(reach(load()), Deadline.after(_TIMEOUT_S))
     for line in lines(state, datetime.now(UTC)):
         print(line)
+    sys.stdout.flush()
     print(f"exported: {counted(len(state), 'tenant')}, log offset {state.log_offset}", file=sys.stderr)
 
 

@@ -44,7 +44,7 @@ def exported(plan: Plan) -> Exported | None:
         )
     except (KeyError, TypeError) as error:
         raise UsageError(f"the line of the export cannot be read: {error}") from error
-    if any(type(each) is not int for each in (found.log_offset, found.tenants, found.nodes)):
+    if any(type(each) is not int or each < 0 for each in (found.log_offset, found.tenants, found.nodes)):
         raise UsageError(f"the line of the export cannot be read: {told}")
     return found
 
