@@ -72,7 +72,7 @@ def is_new(directory: Path) -> bool:
 
 
 def save(directory: Path, state: State) -> None:
-    """Write the state, whole or not at all."""
+    """Write the state, whole or not at all; raises EnvironmentFault where that cannot be."""
     raw = {
         "version": _VERSION,
         "ports": dict(state.ports),
@@ -85,8 +85,15 @@ def save(directory: Path, state: State) -> None:
     }
     path = _path(directory)
     unfinished = path.with_suffix(f".{os.getpid()}")
-    unfinished.write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    try:
+        unfinished.write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise EnvironmentFault(
+            f"the local stack's state cannot be written: {path}: {error.strerror}",
+            hint="`sexton local down --wipe` removes the stack, --dir names another folder for one",
+        ) from error
 
 
 @contextmanager
