@@ -121,7 +121,7 @@ class TestErrors:
 
         assert done.returncode == 75
         assert done.stderr == (
-            "error: cannot be written: the output: No space left on device\n\n"
+            "error: cannot be written: the output, or a file: No space left on device\n\n"
             "hint: what was written so far is not whole\n"
         )
 

@@ -161,6 +161,19 @@ def test_a_reaper_that_does_not_get_on_is_told() -> None:
         given.await_reaper(load({}), 0.0, lambda _: nullcontext(lambda: 3))
 
 
+def test_who_waits_for_a_reaper_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """A reaper that is slow, or not there, is not waited for silently."""
+    said: list[str] = []
+
+    def count() -> int:
+        said.append(capsys.readouterr().err)
+        return 0 if said[-1] else 3
+
+    given.await_reaper(load({}), 60.0, lambda _: nullcontext(count))
+
+    assert said[-1] == "waiting for the reaper that runs on these topics\n"
+
+
 def test_demo_fails_when_a_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """A promise that did not hold ends the demo with exit code 1."""
     monkeypatch.setattr(command, "_run", lambda *_: [Result("a", ()), Result("b", ("fault",))])

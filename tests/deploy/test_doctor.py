@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import ssl
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from tests.support.s3_recorder import recorder_of_this_process
+from tests.support.waits import until
 
-from sexton.deploy.doctor import try_bucket
+from sexton.deploy.doctor import Finding, _finding, _issuer, _Probe, try_bucket
 from sexton.deploy.local import Installation
 from sexton.schemas.errors import InvalidSettings
 from sexton.schemas.settings import load
@@ -177,3 +182,82 @@ def test_a_machine_is_asked_for_what_it_is_for(installation: Installation) -> No
     assert {name for name, row in found.items() if not row["ok"]} == {"java", "jars"}
     assert "the issuer; not of the reaper (sexton[streaming])" in str(found["machine"]["detail"])
     assert 'hint (java): pip install "sexton[streaming]"' in reported
+
+
+class _Ready(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/readyz" else 404)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def https(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """An issuer that is ready, behind HTTPS, and its certificate, which no usual authority has signed."""
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    made += ["-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*made, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Ready) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"https://127.0.0.1:{server.server_port}", certificate
+        server.shutdown()
+        thread.join()
+
+
+def _said_of_the_issuer(**environ: str) -> Finding:
+    dead = {"SEXTON_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+    settings = load({**dead, **environ})
+    return _finding(_Probe("issuer", lambda: _issuer(settings, "/readyz")))
+
+
+def test_an_issuer_is_asked_as_clients_ask_it(
+    https: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the CA of the settings, and by no proxy of the environment; a CA that is no file is told."""
+    url, certificate = https
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+
+    trusting = _said_of_the_issuer(SEXTON_ISSUER_URL=url, SEXTON_ISSUER_CA=str(certificate))
+    stranger = _said_of_the_issuer(SEXTON_ISSUER_URL=url)
+    wrong = _said_of_the_issuer(SEXTON_ISSUER_URL=url, SEXTON_ISSUER_CA=f"{certificate}.none")
+
+    assert (trusting.ok, trusting.detail) == (True, f"{url}/readyz")
+    assert (stranger.ok, "CERTIFICATE_VERIFY_FAILED" in stranger.detail) == (False, True)
+    assert (wrong.ok, wrong.detail.startswith("the issuer's CA cannot be read: ")) == (False, True)
+
+
+def test_one_dead_address_of_several(https: tuple[str, Path]) -> None:
+    """The dead one is a fault, and the others are asked all the same, also behind it."""
+    url, certificate = https
+    found = _said_of_the_issuer(
+        SEXTON_ISSUER_URL=f"http://127.0.0.1:1,{url},http://127.0.0.1:2", SEXTON_ISSUER_CA=str(certificate)
+    )
+
+    assert not found.ok
+    first, second, answering = found.detail.split("; ")
+    assert first.startswith("http://127.0.0.1:1/readyz: ")
+    assert second.startswith("http://127.0.0.1:2/readyz: ")
+    assert answering == f"{url}/readyz answers"
+
+
+def test_a_probe_that_takes_long_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing waits silently: while a probe is slow its name is on stderr, and on stdout nothing."""
+    said: list[str] = []
+
+    def told() -> str:
+        said.append(capsys.readouterr().err)
+        return said[-1]
+
+    def slow() -> str:
+        until(told)
+        return "well"
+
+    assert _finding(_Probe("store layers", slow)).ok
+    assert said[-1] == "still probing: store layers\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import pytest
 from tests.support.waits import until
 
 from sexton.deploy.local import ports, state
+from sexton.deploy.local.process import alive, started
 from sexton.deploy.main import run
 from sexton.schemas.errors import EnvironmentFault
 
@@ -111,6 +113,37 @@ class TestUpAndDown:
         (folder / "notes").unlink()
         assert cli("local", "down", "--wipe", "--dir", str(folder)).returncode == 0
         assert not folder.exists()
+
+    @pytest.mark.parametrize("arguments", [("up", *NO_SERVER), ("down",), ("down", "--wipe")])
+    def test_a_disk_that_is_full(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        arguments: tuple[str, ...],
+    ) -> None:
+        """The file is named, and nothing half written stays; `down --wipe`, which makes room, needs none."""
+        with subprocess.Popen(["sleep", "60"], start_new_session=True) as server:
+            servers = {"redis": started(server.pid)}
+            folder.mkdir()
+            state.save(folder, state.State(processes=servers))
+            before = sorted(path.name for path in folder.iterdir())
+
+            def full(path: Path, *_: object, **__: object) -> None:
+                path.touch()
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+            monkeypatch.setattr(Path, "write_text", full)
+            code = run(["local", *arguments, "--dir", str(folder)])
+            ended = not alive(servers["redis"])
+            server.kill()
+
+        if "--wipe" in arguments:
+            assert (code, folder.exists(), ended) == (0, False, True)
+        else:
+            named = f"state cannot be written: {folder}/state.json: No space left on device"
+            assert (code, named in capsys.readouterr().err) == (75, True)
+            assert sorted(path.name for path in folder.iterdir()) == sorted([*before, "lock"])
 
     def test_a_lock_that_was_removed_locks_nobody_out(self, folder: Path) -> None:
         """Who waits for a stack that is wiped meanwhile gets the lock that is there then, and alone."""

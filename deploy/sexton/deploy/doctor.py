@@ -13,7 +13,7 @@ import httpx
 import typer
 
 from sexton.deploy.machine import described, is_installed, needing
-from sexton.deploy.output import Format, coloured, say, show_json, show_table
+from sexton.deploy.output import Format, coloured, say, show_json, show_table, told_when_slow
 from sexton.schemas import settings as settings_module
 from sexton.schemas.errors import (
     EnvironmentFault,
@@ -76,7 +76,7 @@ def doctor(
 
     What only the reaper, the issuer or collectors need is probed where their packages are installed; a
     machine of services lacks them and is well. With SEXTON_CHECKPOINT or SEXTON_SPARK_MASTER set the reaper
-    runs here, and Spark has to be installed.
+    runs here, and Spark has to be installed. A probe that takes long is named on stderr meanwhile.
 
     In a bucket it puts and deletes one object under `sexton-doctor/`, then tries what the store can do, as
     the reaper does: many small requests, on objects of its own under `.sexton-probe/`, removed again.
@@ -129,6 +129,11 @@ def examine(settings: Settings, buckets: Sequence[str]) -> list[Finding]:
 
 
 def _finding(probe: _Probe) -> Finding:
+    with told_when_slow(lambda: say(f"still probing: {probe.name}")):
+        return _found(probe)
+
+
+def _found(probe: _Probe) -> Finding:
     try:
         if probe.package is not None and not is_installed(probe.package):
             return _absent(probe, probe.package)
@@ -192,12 +197,26 @@ def _topics(settings: Settings) -> str:
 
 
 def _issuer(settings: Settings, path: str) -> str:
-    return ", ".join(_answering(settings, url.strip() + path) for url in settings.issuer_url.split(","))
+    """Ask every address as clients do; raises IssuerUnavailable that names those that fail, and the rest."""
+    answering: list[str] = []
+    failed: list[IssuerUnavailable] = []
+    for url in settings.issuer_url.split(","):
+        try:
+            answering.append(_answering(settings, url.strip() + path))
+        except IssuerUnavailable as error:
+            failed.append(error)
+    if failed:
+        others = [f"{url} answers" for url in answering]
+        raise IssuerUnavailable("; ".join([*map(str, failed), *others]), hint=failed[0].hint)
+    return ", ".join(answering)
 
 
 def _answering(settings: Settings, url: str) -> str:
+    from sexton.issuer.client import trusted
+
+    trust = trusted([url], settings.issuer_ca)
     try:
-        with httpx.Client(timeout=settings.issuer_timeout_s) as client:
+        with httpx.Client(timeout=settings.issuer_timeout_s, trust_env=False, verify=trust) as client:
             reply = client.get(url)
     except httpx.HTTPError as error:
         raise IssuerUnavailable(f"{url}: {error}", hint="is it up, and SEXTON_ISSUER_URL right?") from error

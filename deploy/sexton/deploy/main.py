@@ -147,7 +147,7 @@ def run(arguments: list[str]) -> int:
 
 def _no_room(error: OSError) -> int:
     _drop_output()
-    full = f"cannot be written: {error.filename or 'the output'}: {error.strerror}"
+    full = f"cannot be written: {error.filename or 'the output, or a file'}: {error.strerror}"
     return report_error(EnvironmentFault(full, hint="what was written so far is not whole"))
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Format", "coloured", "say", "show_json", "show_table"]
+__all__ = ["Format", "coloured", "say", "show_json", "show_table", "told_when_slow"]
+
+_SLOW_S = 2.0
 
 _CODES = {"green": "32", "red": "31", "yellow": "33"}
 
@@ -24,6 +28,18 @@ class Format(StrEnum):
 def say(line: str) -> None:
     """Print one line of progress on stderr."""
     print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def told_when_slow(tell: Callable[[], None]) -> Iterator[None]:
+    """Call `tell`, once, if what happens inside takes longer than anybody waits without a question."""
+    timer = threading.Timer(_SLOW_S, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def show_json(value: Any) -> None:

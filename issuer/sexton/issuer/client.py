@@ -12,6 +12,7 @@ import socket
 import ssl
 import time
 import uuid
+from collections.abc import Iterable
 from http.cookiejar import DefaultCookiePolicy
 from itertools import count
 from typing import Any, TypeVar, cast
@@ -62,6 +63,7 @@ __all__ = [
     "TransactionSubject",
     "TransactionsState",
     "Validation",
+    "trusted",
 ]
 
 _A = TypeVar("_A")
@@ -204,7 +206,9 @@ class IssuerClient(Issuer):
         here = os.getpid()
         if (client := self._clients.get(here)) is not None:
             return client
-        made = httpx.Client(trust_env=False, limits=_LIMITS, headers=self._headers, verify=self._trusted())
+        made = httpx.Client(
+            trust_env=False, limits=_LIMITS, headers=self._headers, verify=trusted(self._urls, self._ca)
+        )
         # A proxy's cookies are not kept: they might be new ones with every answer.
         made.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
         # Without a lock, which a fork may catch: of several threads' clients the first one stays.
@@ -213,15 +217,19 @@ class IssuerClient(Issuer):
             made.close()
         return kept
 
-    def _trusted(self) -> ssl.SSLContext | bool:
-        """Return who vouches for the issuer: the given CA, else SSL_CERT_FILE, else the usual ones."""
-        if not any(url.startswith("https:") for url in self._urls):
-            return False  # nothing to verify, and reading the usual ones takes a while
-        ca = self._ca or os.environ.get("SSL_CERT_FILE")
-        try:
-            return True if not ca else ssl.create_default_context(cafile=ca)
-        except (OSError, ssl.SSLError) as error:
-            raise InvalidSettings(f"the issuer's CA cannot be read: {ca}: {error}") from error
+
+def trusted(urls: Iterable[str], ca: str | os.PathLike[str] | None) -> ssl.SSLContext | bool:
+    """Return who vouches for an issuer: the given CA, else SSL_CERT_FILE, else the usual ones.
+
+    Raises InvalidSettings for a file that cannot be read.
+    """
+    if not any(url.startswith("https:") for url in urls):
+        return False  # nothing to verify, and reading the usual ones takes a while
+    ca = ca or os.environ.get("SSL_CERT_FILE")
+    try:
+        return True if not ca else ssl.create_default_context(cafile=ca)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidSettings(f"the issuer's CA cannot be read: {ca}: {error}") from error
 
 
 def _encoded(asked: Operation[Any]) -> bytes:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 
 from sexton.consumers import fold, topics
+from sexton.deploy.output import say, told_when_slow
 from sexton.schemas import events, records
 from sexton.schemas.codec import Codec
 from sexton.schemas.errors import EnvironmentFault, UndecodableRecord, UsageError
@@ -67,7 +69,8 @@ def await_reaper(
 ) -> None:
     """Return once everything in `intents` is processed; raises EnvironmentFault when it is not in time."""
     deadline = time.monotonic() + patience_s
-    with counting(settings) as count:
+    told = partial(say, "waiting for the reaper that runs on these topics")
+    with counting(settings) as count, told_when_slow(told):
         while (waiting := count()) > 0:
             if time.monotonic() > deadline:
                 raise EnvironmentFault(

@@ -177,7 +177,8 @@ class LocalStack:
     def wipe(self, say: Callable[[str], None] = _silent) -> None:
         """Do what `stop` does and remove all that the stack has written; what else is in its folder stays."""
         with state.locked(self.directory, say):
-            self._stop()
+            # Nothing is written: who wipes may have no room left.
+            process.stop([*state.load(self.directory).processes.values()])
             for name in _WRITTEN:
                 shutil.rmtree(self.directory / name, ignore_errors=True)
             state.forget(self.directory)

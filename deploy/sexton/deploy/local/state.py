@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from sexton.deploy.local.process import Process
+from sexton.deploy.output import told_when_slow
 from sexton.schemas.errors import EnvironmentFault, UsageError
 
 __all__ = ["State", "forget", "is_new", "load", "locked", "save"]
@@ -22,7 +22,6 @@ __all__ = ["State", "forget", "is_new", "load", "locked", "save"]
 _VERSION = 2
 _ONE_OF_EACH = 1
 _LOCK = "lock"
-_TOLD_AFTER_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ def is_new(directory: Path) -> bool:
 
 
 def save(directory: Path, state: State) -> None:
-    """Write the state, whole or not at all."""
+    """Write the state, whole or not at all; raises EnvironmentFault where that cannot be."""
     raw = {
         "version": _VERSION,
         "ports": dict(state.ports),
@@ -86,8 +85,15 @@ def save(directory: Path, state: State) -> None:
     }
     path = _path(directory)
     unfinished = path.with_suffix(f".{os.getpid()}")
-    unfinished.write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    try:
+        unfinished.write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise EnvironmentFault(
+            f"the local stack's state cannot be written: {path}: {error.strerror}",
+            hint="`sexton local down --wipe` removes the stack, --dir names another folder for one",
+        ) from error
 
 
 @contextmanager
@@ -134,13 +140,8 @@ def _take(descriptor: int, tell: Callable[[], None]) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        told = threading.Timer(_TOLD_AFTER_S, tell)
-        told.daemon = True
-        told.start()
-        try:
+        with told_when_slow(tell):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        finally:
-            told.cancel()
 
 
 def _unusable(directory: Path, error: OSError) -> UsageError:
