@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -35,6 +36,7 @@ from sexton.storage import ObjectStore, StoreSettings
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(1500)]
 _ENDURED_S = 600.0
+_CLIENTS_OWN_S = 60.0  # how long Kafka's Java client stays with a broker that is gone, if nobody tells it
 _CALL_S = "120"  # a leader that died is followed by another one after ten seconds; this machine may be slow
 
 
@@ -281,6 +283,32 @@ def test_d_3_one_of_three_brokers_dies_then_another(
             load.goes_on(reaper)
     settle(load, reaper, chain)
     assert len(set(victims)) == 2
+
+
+def test_d_3_a_leader_dies_while_the_reaper_has_nothing_to_do(
+    cluster: LocalStack, store: ObjectStore, chain: Chain, reaper: Command
+) -> None:
+    """D-3: a reaper that was asking the broker that dies how far intents go asks its successor in time."""
+    name = cluster.settings.topic(records.INTENTS)
+    listed = AdminClient(cluster.settings.kafka(log_level=0)).list_topics(name, timeout=30).topics[name]
+    leaders = {number: found.leader for number, found in listed.partitions.items()}
+    victim = broker(leaders[0])
+    reached = next(number for number, leader in leaders.items() if leader != leaders[0])
+    with chain.issuer() as issuer:
+        generation = issuer.attach("node", "idle").generation
+    store.put(BUCKET, "idle/a", b"x")
+    intent = chain.intent("idle", generation, ["idle/a"])
+
+    try:
+        cluster.kill(victim)
+        killed = time.monotonic()
+        chain.emit(intent, partition=reached)
+        reaper.until(lambda: folded(chain, intent) == [GONE], _ENDURED_S, 1)
+        took_s = time.monotonic() - killed
+    finally:
+        cluster.restart(victim)
+
+    assert took_s < _CLIENTS_OWN_S
 
 
 def test_intents_in_a_partition_that_was_added(

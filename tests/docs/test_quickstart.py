@@ -75,4 +75,4 @@ def test_the_readmes_example_asks_for_a_deletion(installation: Installation) -> 
     found = topics.read(installation.settings, records.INTENTS)
     (intent,) = [Codec().decode(record.value, DeletionIntent) for record in found]
     assert isinstance(intent.action, DeleteObjects)
-    assert [list(phase) for phase in intent.action.phases] == [["a/layer-1-00000001"]]
+    assert [list(phase) for phase in intent.action.phases] == [["tenants/tenant-42/layer-1-00000001"]]

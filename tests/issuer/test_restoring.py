@@ -276,6 +276,7 @@ def test_a_log_is_restored_on_another_cluster(
         code, text = cli(fresh, env, "import", str(backup), *arguments)
         assert code in (1, 2), arguments
         assert why in text
+    assert 'such as {"tenant": "later", "generation": 7, "node": "any"};' in " ".join(text.split())
     with backup.open("a") as more:
         more.write(json.dumps({"tenant": "later", "generation": 1}) + "\n")
     for _ in "12":

@@ -1,8 +1,8 @@
-"""When the reaper says that the cluster gives no executor."""
+"""When the reaper says that the cluster gives no executor, or that those it has still prepare."""
 
 from __future__ import annotations
 
-from sexton.streaming_jobs.reaper.availability import Absence
+from sexton.streaming_jobs.reaper.availability import Absence, Preparation
 
 
 def test_an_absence_is_said_after_some_seconds_and_then_each_minute() -> None:
@@ -28,3 +28,17 @@ def test_the_end_of_an_absence_is_said_once_and_only_if_it_was_said() -> None:
     assert absence.note(False, 130.0) == ("executors", 30.0)
     assert absence.note(False, 131.0) is None
     assert absence.note(True, 200.0) is None
+
+
+def test_executors_that_do_not_answer_yet_are_said_after_some_seconds_and_then_each_minute() -> None:
+    """From the moment when one is there, and anew when they were gone in between."""
+    preparation = Preparation()
+    assert [preparation.note(there, now) for there, now in ((False, 0.0), (True, 20.0), (True, 29.0))] == [
+        None
+    ] * 3
+    assert preparation.note(True, 30.0) == 10.0
+    assert preparation.note(True, 89.0) is None
+    assert preparation.note(True, 90.0) == 70.0
+    assert preparation.note(False, 95.0) is None
+    assert preparation.note(True, 151.0) is None
+    assert preparation.note(True, 161.0) == 10.0

@@ -54,6 +54,15 @@ _DEFAULTS = {
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.executor.syncLogLevel.enabled": "true",
 }
+# Kafka's Java client asks a broker that has gone from the cluster until the call's time is over, a minute by
+# default, though others lead its partitions after ten seconds. Spark asks anew then: as often as makes three
+# minutes. A stop is given 30 s.
+_CALL_MS = "20000"
+_PATIENCE = {
+    "kafka.default.api.timeout.ms": _CALL_MS,
+    "kafka.request.timeout.ms": _CALL_MS,  # by default more than that, which the client refuses
+    "fetchOffset.numRetries": "9",
+}
 _LOG_LEVEL = "ERROR"
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
@@ -216,6 +225,7 @@ def kafka_source_options(settings: Settings, topic: str) -> dict[str, str]:
         "kafka.isolation.level": "read_committed",
         # Each task was seen to wait this long before its first records, half a second by default.
         "kafka.fetch.max.wait.ms": "20",
+        **_PATIENCE,
     }
 
 

@@ -7,6 +7,7 @@ the export does not know have to be named.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -100,9 +101,11 @@ def unnamed(plan: Plan, found: Iterable[Found]) -> None:
     others = [each.tenant for each in found if each.suffixes and each.tenant not in names]
     if others:
         more = ", …" if len(others) > _NAMED else ""
+        row = json.dumps({"tenant": others[0], "generation": 7, "node": "any"}, ensure_ascii=False)
         raise RequestRefused(
             "not-named",
             f"keys carry numbers of {counted(len(others), 'tenant')} that the export does not name:"
             f" {', '.join(others[:_NAMED])}{more}",
-            hint="add rows with the numbers that `sexton issuer scan` prints",
+            hint=f"add a row for each, with the number that `sexton issuer scan` prints, such as {row};"
+            " folders named otherwise than tenants need one, too: docs/operating.md, 'Backup and restore'",
         )

@@ -1,6 +1,7 @@
-"""Whether the cluster gives the reaper any executor: Spark waits for one for ever, and without a word.
+"""Whether the cluster gives the reaper any executor, and whether these answer.
 
-What it says of it is a warning, which the reaper's log leaves out.
+Spark waits for both for ever, and without a word: what it says of it is a warning, which the reaper's log
+leaves out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sexton.streaming_jobs.cluster import has_executors
 
-__all__ = ["Absence", "ExecutorWatch"]
+__all__ = ["Absence", "ExecutorWatch", "Preparation"]
 
 _FIRST_S = 10.0
 _EACH_S = 60.0
@@ -46,12 +47,35 @@ class Absence:
 
 
 @dataclass(slots=True)
+class Preparation:
+    """For how long executors that are there have not answered, and when that has to be said."""
+
+    _since: float | None = None
+    _due: float = 0.0
+
+    def note(self, preparing: bool, now: float) -> float | None:
+        """Take in whether some are there; return for how many seconds, when that has to be said. `now` in
+        seconds.
+        """
+        if not preparing:
+            self._since = None
+            return None
+        if self._since is None:
+            self._since, self._due = now, now + _FIRST_S
+        if now < self._due:
+            return None
+        self._due = now + _EACH_S
+        return now - self._since
+
+
+@dataclass(slots=True)
 class ExecutorWatch:
     """Looks at what the cluster gives, and reports when that is nothing; in local mode there is no need."""
 
     spark: SparkSession
     report: Callable[..., None]
     _absence: Absence = field(default_factory=Absence)
+    _preparation: Preparation = field(default_factory=Preparation)
 
     @property
     def is_needed(self) -> bool:
@@ -72,6 +96,13 @@ class ExecutorWatch:
         event, waited_s = said
         values = self._why() if event == "no_executors" else {"running": self._running()}
         self.report(event, waited_s=round(waited_s), **values)
+
+    def look_for_answer(self) -> None:
+        """Do as `look` while the first tasks run: report, too, that executors are there and still prepare."""
+        self.look()
+        running = self._running()
+        if (waited_s := self._preparation.note(running > 0, time.monotonic())) is not None:
+            self.report("executors_preparing", waited_s=round(waited_s), running=running)
 
     def _running(self) -> int:
         # PySpark's own method asks for eight things of each executor, one call after the other.

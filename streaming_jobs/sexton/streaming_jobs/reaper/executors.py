@@ -121,7 +121,7 @@ def _look_there(settings: Settings, watch: ExecutorWatch, is_stopped: Callable[[
                 if is_stopped():
                     context.cancelAllJobs()  # each time: the first may have come before the job
                 else:
-                    watch.look()
+                    watch.look_for_answer()
         except BaseException:  # Ctrl-C: else the pool would wait for the job
             context.cancelAllJobs()
             raise
