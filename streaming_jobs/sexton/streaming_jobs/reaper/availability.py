@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sexton.streaming_jobs.cluster import has_executors
 
-__all__ = ["Absence", "ExecutorWatch", "Preparation"]
+__all__ = ["ExecutorWatch", "Wait"]
 
 _FIRST_S = 10.0
 _EACH_S = 60.0
@@ -23,16 +23,16 @@ _HINT = "free or add workers, or ask for less: docs/operating.md, 'No executors'
 
 
 @dataclass(slots=True)
-class Absence:
-    """For how long tasks have waited for an executor, and when that has to be said."""
+class Wait:
+    """For how long something has been waited for, and when that has to be said."""
 
     _since: float | None = None
     _due: float = 0.0
     _said: bool = False
 
-    def note(self, waiting: bool, now: float) -> tuple[str, float] | None:
-        """Take in whether tasks wait for an executor; return the event to be said now, if any, and for
-        how many seconds they have waited, or did. `now` in seconds.
+    def note(self, waiting: bool, now: float) -> tuple[bool, float] | None:
+        """Take in whether it is waited for; return whether that goes on and for how many seconds it has, or
+        did, if that has to be said now. `now` in seconds.
         """
         if waiting and self._since is None:
             self._since, self._due = now, now + _FIRST_S
@@ -41,31 +41,9 @@ class Absence:
         waited_s, said = now - self._since, self._said
         if waiting:
             self._due, self._said = now + _EACH_S, True
-            return "no_executors", waited_s
+            return True, waited_s
         self._since, self._said = None, False
-        return ("executors", waited_s) if said else None
-
-
-@dataclass(slots=True)
-class Preparation:
-    """For how long executors that are there have not answered, and when that has to be said."""
-
-    _since: float | None = None
-    _due: float = 0.0
-
-    def note(self, preparing: bool, now: float) -> float | None:
-        """Take in whether some are there; return for how many seconds, when that has to be said. `now` in
-        seconds.
-        """
-        if not preparing:
-            self._since = None
-            return None
-        if self._since is None:
-            self._since, self._due = now, now + _FIRST_S
-        if now < self._due:
-            return None
-        self._due = now + _EACH_S
-        return now - self._since
+        return (False, waited_s) if said else None
 
 
 @dataclass(slots=True)
@@ -74,8 +52,8 @@ class ExecutorWatch:
 
     spark: SparkSession
     report: Callable[..., None]
-    _absence: Absence = field(default_factory=Absence)
-    _preparation: Preparation = field(default_factory=Preparation)
+    _absence: Wait = field(default_factory=Wait)
+    _preparation: Wait = field(default_factory=Wait)
 
     @property
     def is_needed(self) -> bool:
@@ -90,19 +68,19 @@ class ExecutorWatch:
         """
         if not self.is_needed:
             return
-        said = self._absence.note(needed and self._running() == 0, time.monotonic())
-        if said is None:
-            return
-        event, waited_s = said
-        values = self._why() if event == "no_executors" else {"running": self._running()}
-        self.report(event, waited_s=round(waited_s), **values)
+        match self._absence.note(needed and self._running() == 0, time.monotonic()):
+            case (True, waited_s):
+                self.report("no_executors", waited_s=round(waited_s), **self._why())
+            case (False, waited_s):
+                self.report("executors", waited_s=round(waited_s), running=self._running())
 
     def look_for_answer(self) -> None:
         """Do as `look` while the first tasks run: report, too, that executors are there and still prepare."""
         self.look()
         running = self._running()
-        if (waited_s := self._preparation.note(running > 0, time.monotonic())) is not None:
-            self.report("executors_preparing", waited_s=round(waited_s), running=running)
+        match self._preparation.note(running > 0, time.monotonic()):
+            case (True, waited_s):
+                self.report("executors_preparing", waited_s=round(waited_s), running=running)
 
     def _running(self) -> int:
         # PySpark's own method asks for eight things of each executor, one call after the other.
