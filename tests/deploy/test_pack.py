@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -179,18 +180,37 @@ def test_a_pack_of_other_versions_is_refused(made: Pack, field: str) -> None:
     assert "sexton deploy pack" in refused.value.hint
 
 
-def test_a_folder_that_is_no_pack_or_not_whole_is_refused(made: Pack, tmp_path: Path) -> None:
-    """Each with what is missing."""
-    made.archive.unlink()
-    with pytest.raises(InvalidSettings, match=r"not whole, absent: environment\.tar\.gz"):
+@pytest.mark.parametrize("name", ["environment.tar.gz", "sexton-{}.zip", "jars/connector.jar"])
+@pytest.mark.parametrize("harm", [Path.unlink, Path.touch, lambda path: path.write_bytes(b"cut o")])
+def test_a_pack_that_is_not_whole_is_refused(made: Pack, name: str, harm: Callable[[Path], object]) -> None:
+    """A file that is absent, empty or cut: executors would end with an error that names no cause."""
+    name = name.format(made.made.sexton)
+    path = made.folder / name
+    path.write_bytes(b"cut off")
+    made.note()
+    assert open_pack(made.folder) == made
+    path.unlink()
+    if harm is not Path.unlink:
+        harm(path)
+
+    with pytest.raises(InvalidSettings, match=f"not whole, absent or of another size: {re.escape(name)}: "):
         open_pack(made.folder)
-    made.archive.touch()
-    made.jars[0].unlink()
-    with pytest.raises(InvalidSettings, match="has no jars"):
+
+
+def test_a_pack_with_a_jar_too_many_is_refused(made: Pack) -> None:
+    """One that somebody has put there, or left from another version."""
+    (made.folder / "jars" / "another.jar").touch()
+
+    with pytest.raises(InvalidSettings, match=r"of another size: jars/another\.jar: "):
         open_pack(made.folder)
+
+
+@pytest.mark.parametrize("note", [{"sexton": "1"}, {"made_with": {"sexton": "1"}, "bytes": {}}, [], 7])
+def test_a_folder_that_is_no_pack_is_refused(made: Pack, note: object) -> None:
+    """Without its last file, or with another one of that name."""
     with pytest.raises(InvalidSettings, match="is no folder made by `sexton deploy pack`"):
-        open_pack(tmp_path / "nowhere")
-    (made.folder / "pack.json").write_text(json.dumps({"sexton": "1"}))
+        open_pack(made.folder / "nowhere")
+    (made.folder / "pack.json").write_text(json.dumps(note))
     with pytest.raises(InvalidSettings, match="is no folder made by `sexton deploy pack`"):
         open_pack(made.folder)
 

@@ -66,9 +66,16 @@ class Pack:
             "spark.pyspark.python": PYTHON,
         }
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each file that is there, by its path in the folder."""
+        there = [path for path in (self.archive, self.code, *self.jars) if path.is_file()]
+        return {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in there}
+
     def note(self) -> None:
-        """Write down what the pack was made with, as its last file: without it a folder is no pack."""
-        (self.folder / _NOTE).write_text(json.dumps(asdict(self.made), indent=2) + "\n", encoding="utf-8")
+        """Write down what the pack was made with and holds, as its last file: without it a folder is none."""
+        text = json.dumps({"made_with": asdict(self.made), "bytes": self.sizes}, indent=2)
+        (self.folder / _NOTE).write_text(f"{text}\n", encoding="utf-8")
 
 
 def check_path(folder: Path) -> None:
@@ -102,18 +109,20 @@ def open_pack(folder: Path) -> Pack:
     """Return the pack in a folder; raises InvalidSettings when there is none, or one of other versions."""
     check_path(folder.resolve())
     try:
-        made = Made(**json.loads((folder / _NOTE).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        noted = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
+        made, sizes = Made(**noted["made_with"]), dict(noted["bytes"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise InvalidSettings(
             f"SEXTON_SPARK_PACK is no folder made by `sexton deploy pack`: {folder}: {error}",
             hint="`sexton deploy pack` makes one and prints its path",
         ) from error
-    for name, found in asdict(made).items():
-        if found != (ours := getattr(here(), name)):
+    for name, ours in asdict(here()).items():
+        if (found := getattr(made, name)) != ours:
             raise InvalidSettings(f"the pack has {name} {found}, the driver {ours}: {folder}", hint=_AGAIN)
     pack = Pack(folder.resolve(), made)
-    if missing := [path.name for path in (pack.archive, pack.code) if not path.is_file()]:
-        raise InvalidSettings(f"the pack is not whole, absent: {', '.join(missing)}: {folder}", hint=_AGAIN)
-    if not pack.jars:
-        raise InvalidSettings(f"the pack has no jars: {folder}", hint=_AGAIN)
+    there = pack.sizes
+    if other := sorted(name for name in {*sizes, *there} if sizes.get(name) != there.get(name)):
+        raise InvalidSettings(
+            f"the pack is not whole, absent or of another size: {', '.join(other)}: {folder}", hint=_AGAIN
+        )
     return pack
