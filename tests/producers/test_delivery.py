@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError
+from tests.support.children import exit_code, forked
 
 from sexton.consumers.topics import read
 from sexton.deploy.local import LocalStack
@@ -96,10 +96,10 @@ def test_f_7_a_forked_child_emits_exactly_its_own(
         receipt = tenant.delete("bucket", [key])
         if key == "first":
             receipt.wait(10)  # of the other one nothing is known at the fork
-    child = _fork(lambda: _child(sexton, "child"))
+    child = forked(lambda: _child(sexton, "child"))
     ours = tenant.delete("bucket", ["parent"])
     ours.wait(10)
-    assert _exit_code(child) == 0
+    assert exit_code(child) == 0
     sexton.flush(10)
     keys = sorted(key for intent in arrived() for phase in intent.action.phases for key in phase)  # type: ignore[union-attr]
 
@@ -109,10 +109,10 @@ def test_f_7_a_forked_child_emits_exactly_its_own(
 def test_f_7_a_fork_waits_for_the_first_report_of_a_new_client(connect: Connect) -> None:
     """F-7: until it has its connections it looks up names; a child of that moment could look up none."""
     receipt = connect(limits=Limits(linger=5)).attach("t").delete("bucket", ["first"])
-    child = _fork(lambda: None)
+    child = forked(lambda: None)
 
     assert len(receipt.wait(0)) == 1
-    assert _exit_code(child) == 0
+    assert exit_code(child) == 0
 
 
 def test_f_7_forks_do_not_wait_for_a_broker_that_is_away(connect: Connect) -> None:
@@ -120,7 +120,7 @@ def test_f_7_forks_do_not_wait_for_a_broker_that_is_away(connect: Connect) -> No
     connect(kafka_bootstrap_servers=NOBODY).attach("t").delete("bucket", ["k"])
     began = time.monotonic()
     for _ in range(5):
-        assert _exit_code(_fork(lambda: None)) == 0
+        assert exit_code(forked(lambda: None)) == 0
 
     assert time.monotonic() - began < 3
 
@@ -129,9 +129,9 @@ def test_f_7_a_forked_child_may_go_without_closing(connect: Connect, arrived: Ar
     """F-7: a child that never emits ends cleanly, and takes nothing of the parent's with it."""
     sexton = connect(limits=Limits(linger=0.2))
     receipt = sexton.attach("t").delete("bucket", ["parent"])
-    child = _fork(lambda: None)
+    child = forked(lambda: None)
 
-    assert _exit_code(child) == 0
+    assert exit_code(child) == 0
     receipt.wait(10)
     assert len(arrived()) == 1
 
@@ -256,27 +256,11 @@ def test_overrides_stand_on_given_settings(kafka: str) -> None:
     assert len(list(read(seen, "intents", timeout=5))) == 1
 
 
-def _fork(work: Callable[[], object]) -> int:
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    return child
-
-
 def _child(sexton: Sexton, key: str) -> None:
     receipt = sexton.attach("t2").delete("bucket", [key])
     receipt.wait(10)
     assert sexton.statistics().emitted == 1
     assert sexton.close(2) == ()
-
-
-def _exit_code(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _murmur2(data: bytes) -> int:

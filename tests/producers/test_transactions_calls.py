@@ -11,6 +11,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.support.children import exit_code, forked
 from tests.support.services import GREEN
 from tests.support.transactions import count_open, start
 
@@ -126,18 +127,6 @@ def test_p_2_a_transaction_belongs_to_one_process(fake: FakeSexton) -> None:
             send(txn)
 
 
-def _in_child(work: Any) -> int:
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 def test_p_2_a_forked_child_has_no_part_in_its_parents_transaction(fake: FakeSexton) -> None:
     """P-2: it neither writes, commits nor acknowledges; its parent goes on."""
     txn = start(fake)
@@ -152,7 +141,7 @@ def test_p_2_a_forked_child_has_no_part_in_its_parents_transaction(fake: FakeSex
             with pytest.raises(TransactionLost):
                 call()
 
-    assert _in_child(child) == 0
+    assert exit_code(forked(child)) == 0
     txn.commit(lambda: None)
 
 
