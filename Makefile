@@ -52,7 +52,7 @@ chaos: setup  ## the issuer under faults at random; SEED=1 FAULTS=1000
 	@SEED='$(or $(SEED),1)' FAULTS='$(or $(FAULTS),1000)' $(BIN)/python -m tests.chaos
 
 test-stores: setup stores  ## what needs Go: the store suite on SeaweedFS and versitygw, a service in Go
-	@$(BIN)/python -m pytest tests/storage/test_stores.py tests/storage/test_stores_versions.py tests/producers/test_wire.py tests/producers/test_sequenced_contract.py $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder tests/storage/test_stores.py tests/storage/test_stores_versions.py tests/producers/test_wire.py tests/producers/test_sequenced_contract.py $(PYTEST_ARGS)
 
 test-s3a: setup stores  ## a checkpoint on an S3 server; fetches Hadoop's jars for it
 	@$(BIN)/python -m sexton.deploy.jars s3a

@@ -24,7 +24,7 @@ def fake_go(folder: Path, script: str) -> dict[str, str]:
 def test_a_store_is_built_once(tmp_path: Path) -> None:
     """Four callers at the same time start one build; it lies in the cache under its version."""
     cache = tmp_path / "cache"
-    environ = fake_go(tmp_path / "bin", f'echo x >> {tmp_path}/runs; sleep 0.2; cat go.mod > "$6"')
+    environ = fake_go(tmp_path / "bin", f'echo x >> {tmp_path}/runs; sleep 0.2; cat go.mod > "$3"')
     threads = [
         threading.Thread(target=stores.build, args=(stores.VERSITYGW, cache, environ)) for _ in range(4)
     ]
@@ -42,7 +42,7 @@ def test_a_store_is_built_once(tmp_path: Path) -> None:
 
 def test_another_version_is_built_anew(tmp_path: Path) -> None:
     """A binary of another version, or without its stamp, does not count."""
-    binary = stores.build(stores.SEAWEEDFS, tmp_path, fake_go(tmp_path / "bin", 'cat go.mod > "$6"'))
+    binary = stores.build(stores.SEAWEEDFS, tmp_path, fake_go(tmp_path / "bin", 'cat go.mod > "$3"'))
     assert stores.built(stores.SEAWEEDFS, tmp_path) == binary
     binary.with_name("weed.mod").write_text("another")
 
@@ -51,7 +51,7 @@ def test_another_version_is_built_anew(tmp_path: Path) -> None:
 
 def test_a_build_that_fails(tmp_path: Path) -> None:
     """The last line of the compiler is reported, and nothing is left that looks like a store."""
-    environ = fake_go(tmp_path / "bin", 'echo half > "$6"; echo "no such module" >&2; exit 1')
+    environ = fake_go(tmp_path / "bin", 'echo half > "$3"; echo "no such module" >&2; exit 1')
     with pytest.raises(EnvironmentFault, match="weed could not be built: no such module"):
         stores.build(stores.SEAWEEDFS, tmp_path, environ)
 

@@ -5,7 +5,6 @@ Each is started on free ports of 127.0.0.1 and yields how it is reached and as w
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
@@ -140,9 +139,7 @@ def _process(
             time.sleep(0.1)
         yield
     finally:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(10)
+        # What it keeps goes with its folder: there is nothing that it would have to end well.
         process.kill()
         process.wait()
 

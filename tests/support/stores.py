@@ -28,13 +28,18 @@ _BUILD_SECONDS = 1800
 
 @dataclass(frozen=True, slots=True)
 class StoreBuild:
-    """A server and what its binary is built from; `directives` are further lines of the module file."""
+    """A server and what its binary is built from.
+
+    `directives` are further lines of the module file, `compiler` is what Go's compiler is told: a large
+    server that nobody measures is built without optimising, in two thirds of the time.
+    """
 
     binary: str
     module: str
     version: str
     package: str
     directives: tuple[str, ...] = ()
+    compiler: str = ""
 
     @property
     def module_file(self) -> str:
@@ -51,6 +56,7 @@ SEAWEEDFS = StoreBuild(
     "github.com/seaweedfs/seaweedfs/weed",
     # The original repository of this dependency is gone.
     ("replace github.com/tyler-smith/go-bip39 => github.com/cosmos/go-bip39 v1.0.0",),
+    compiler="all=-N -l",
 )
 VERSITYGW = StoreBuild(
     "versitygw",
@@ -96,7 +102,8 @@ def _build(store: StoreBuild, folder: Path, go: str, environ: Mapping[str, str])
     with tempfile.TemporaryDirectory(prefix=f".{store.binary}-", dir=folder) as temporary:
         work = Path(temporary)
         (work / "go.mod").write_text(store.module_file, encoding="utf-8")
-        command = [go, "build", "-trimpath", "-ldflags", "-s -w", "-o", "made", store.package]
+        command = [go, "build", "-o", "made", "-trimpath", "-ldflags=-s -w"]
+        command += [f"-gcflags={store.compiler}", store.package]
         settings = {"GOFLAGS": "-mod=mod -buildvcs=false", "CGO_ENABLED": "0", "GOWORK": "off"}
         try:
             done = subprocess.run(
