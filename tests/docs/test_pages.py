@@ -260,6 +260,18 @@ def test_the_progress_line_is_the_one_that_is_printed() -> None:
     assert json.loads(text).keys() == json.loads(out.getvalue()).keys()
 
 
+def test_every_event_of_the_reaper_is_listed() -> None:
+    """What the reaper says has a row on the operating page, and nothing else has one."""
+    text = (DOCS / "operating.md").read_text(encoding="utf-8")
+    table = text[text.index("| `event` | said when |") :].partition("\n\n")[0]
+    said = source("streaming_jobs/sexton/streaming_jobs/reaper")
+    said += (ROOT / "streaming_jobs/sexton/streaming_jobs/commands.py").read_text(encoding="utf-8")
+    written = set(re.findall(r'(?:\b(?:self|progress)\.note|\breport)\(\s*"([a-z_]+)"', said))
+    written |= set(re.findall(r'"event": "([a-z_]+)"', said))
+
+    assert set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)) - {"event"} == written - {"micro_batch"}
+
+
 def test_problem_types_are_listed() -> None:
     """Every type of a problem that the issuer answers with is on the HTTP page."""
     text = (DOCS / "http.md").read_text(encoding="utf-8")
