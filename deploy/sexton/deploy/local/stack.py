@@ -14,11 +14,12 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from sexton.deploy import java, topics
-from sexton.deploy.local import faults_server, interrupts, issuer, kafka, ports, process, s3, state, valkey
+from sexton.deploy.local import faults_server, interrupts, kafka, ports, process, s3, state
+from sexton.deploy.local.launch import Probe, command_of, environment_of, probe_of
+from sexton.deploy.local.layout import Layout
 from sexton.deploy.local.process import Process
 from sexton.deploy.local.servers import PartStatus, Server, port_names, servers
 from sexton.deploy.local.wanted import SERVERS, Wanted, parts_left_out
-from sexton.schemas import settings as settings_module
 from sexton.schemas.errors import EnvironmentFault, UsageError
 from sexton.schemas.settings import Settings
 from sexton.schemas.text import counted
@@ -97,63 +98,37 @@ class LocalStack:
         return stack
 
     @property
+    def _layout(self) -> Layout:
+        return Layout(self.directory, self._state, self._environ)
+
+    @property
     def env(self) -> dict[str, str]:
         """The variables of the parts that this stack runs."""
-        address = {name: f"127.0.0.1:{port}" for name, port in self._state.ports.items()}
-        without = self._state.without
-        variables = {
-            "SEXTON_STATE_DIR": str(self.directory),
-            "SEXTON_CHECKPOINT": str(self.directory / "checkpoint"),
-        }
-        if "kafka" not in without:
-            brokers = [address[server.name] for server in self._servers("kafka")]
-            variables["SEXTON_KAFKA_BOOTSTRAP_SERVERS"] = ",".join(brokers)
-        if "redis" not in without:
-            variables["SEXTON_REDIS_URL"] = f"redis://{address['redis']}/0"
-        if "issuer" not in without:
-            variables["SEXTON_ISSUER_BIND"] = address["issuer"]
-            issuers = [f"http://{address[server.name]}" for server in self._servers("issuer")]
-            variables["SEXTON_ISSUER_URL"] = ",".join(issuers)
-        if self._state.faults is not None:
-            url = f"http://{address['faults']}"
-            variables |= {"SEXTON_S3_ENDPOINT_URL": url, "AWS_ENDPOINT_URL_S3": url}
-        elif "s3" not in without:
-            variables |= {"SEXTON_S3_ENDPOINT_URL": self.store_url, "AWS_ENDPOINT_URL_S3": self.store_url}
-        if "s3" not in without:
-            variables |= {
-                "SEXTON_S3_REGION": "us-east-1",
-                "AWS_ACCESS_KEY_ID": "sexton",
-                "AWS_SECRET_ACCESS_KEY": "sexton-local",
-                "AWS_DEFAULT_REGION": "us-east-1",
-                "AWS_EC2_METADATA_DISABLED": "true",
-            }
-        return variables
-
-    @property
-    def store_url(self) -> str:
-        """The address of the store itself, also where a proxy that plays faults stands before it."""
-        if "s3" in self._state.without:
-            return self._environ["SEXTON_S3_ENDPOINT_URL"]
-        return f"http://127.0.0.1:{self._state.ports['s3']}"
-
-    @property
-    def requests_log(self) -> Path:
-        """Where the proxy that plays faults logs each request to the store, as JSON lines."""
-        return self.directory / "logs" / "s3-requests.jsonl"
+        return self._layout.env
 
     @property
     def environment(self) -> dict[str, str]:
         """The whole environment of a program that uses the stack: that of the caller, the stack's on top."""
-        return {**self._environ, **self.env}
+        return self._layout.environment
 
     @property
     def settings(self) -> Settings:
         """The settings that such a program would load."""
-        return settings_module.load(self.environment)
+        return self._layout.settings
+
+    @property
+    def store_url(self) -> str:
+        """The address of the store itself, also where a proxy that plays faults stands before it."""
+        return self._layout.store_url
+
+    @property
+    def requests_log(self) -> Path:
+        """Where the proxy that plays faults logs each request to the store, as JSON lines."""
+        return self._layout.requests_log
 
     def log(self, name: str) -> Path:
         """Return where the output of a server goes."""
-        return self.directory / "logs" / f"{name}.log"
+        return self._layout.log(name)
 
     def pid(self, name: str) -> int:
         """Return the process id of a server; raises UsageError if it was never started."""
@@ -228,7 +203,7 @@ class LocalStack:
     def _spawn(self, command: list[str], log: Path, environment: Mapping[str, str]) -> Process:
         return process.spawn(command, directory=self.directory, log=log, environment=environment)
 
-    def wait_ready(self, name: str, started: Process, probe: Callable[[], str | None]) -> None:
+    def wait_ready(self, name: str, started: Process, probe: Probe) -> None:
         """Return when `probe` returns None; raises EnvironmentFault if the process dies or takes too long."""
         deadline = time.monotonic() + _READY_SECONDS
         while (answer := probe()) is not None:
@@ -264,7 +239,7 @@ class LocalStack:
 
     def _settle(self, wanted: Wanted) -> None:
         """Note what is to run, and where, before anything of it is started."""
-        counts = wanted.counts(self._state.servers, formatted=kafka.formatted(self._kafka))
+        counts = wanted.counts(self._state.servers, formatted=kafka.formatted(self._layout.kafka_folder))
         faults = str(wanted.faults) if wanted.faults is not None else None
         running = any(process.alive(known) for known in self._state.processes.values())
         if faults is None and running:
@@ -285,8 +260,9 @@ class LocalStack:
 
     def _give_storage(self, say: Callable[[str], None]) -> None:
         """Format the storage of brokers that have none, before the first starts: it needs most of them."""
-        kafka.prepare(self._kafka, self._cluster)
-        bare = [broker for broker in self._cluster if not kafka.formatted(self._kafka, broker)]
+        folder, brokers = self._layout.kafka_folder, self._layout.brokers
+        kafka.prepare(folder, brokers)
+        bare = [broker for broker in brokers if not kafka.formatted(folder, broker)]
         if bare:
             say(f"kafka: formats its storage, {counted(len(bare), 'broker')}")
         self._together([partial(self._format, broker) for broker in bare])
@@ -294,7 +270,8 @@ class LocalStack:
     def _format(self, broker: kafka.Broker) -> None:
         name = f"{Server('kafka', broker.number).name}-format"
         self.end(name)  # of an `up` that was killed
-        command = kafka.format_command(self._kafka, broker, self._java, self._cache)
+        layout = self._layout
+        command = kafka.format_command(layout.kafka_folder, broker, self._java, layout.cache)
         self._check_interrupted()
         started = self.run(name, command, self.environment)
         deadline = time.monotonic() + _READY_SECONDS
@@ -302,7 +279,7 @@ class LocalStack:
             self._check_interrupted()
             time.sleep(_POLL_SECONDS)
         self.end(name)
-        if not kafka.formatted(self._kafka, broker):
+        if not kafka.formatted(layout.kafka_folder, broker):
             log = self.log(name)
             raise EnvironmentFault(
                 f"Kafka's storage was not formatted\n{process.last_lines(log)}", hint=f"its log: {log}"
@@ -311,9 +288,9 @@ class LocalStack:
     def _create_topics(self, partitions: int, say: Callable[[str], None]) -> None:
         self._check_interrupted()
         # Topics get as many copies as their maker sees brokers: with one unseen it may be a single copy.
-        listed = [broker.port for broker in self._cluster]
+        listed = [broker.port for broker in self._layout.brokers]
         for server in self._servers("kafka"):
-            address = {"bootstrap.servers": f"127.0.0.1:{self._state.ports[server.name]}"}
+            address = {"bootstrap.servers": self._layout.address(server)}
             probe = partial(kafka.answers, address, listed=listed)
             self.wait_ready(server.name, self._process(server.name), probe)
         created = topics.create_installation(self.settings, partitions=partitions)
@@ -323,69 +300,26 @@ class LocalStack:
         self._together([partial(self._serve, server, say) for server in self._servers(*parts)])
 
     def _serve(self, server: Server, say: Callable[[str], None]) -> None:
-        name, probe = server.name, self._probe(server)
+        name, probe = server.name, probe_of(server, self._layout)
         known = self._state.processes.get(name)
         if known is None or not process.alive(known):
             begun = time.monotonic()
-            command = self._command(server)
+            layout = self._layout
+            command = command_of(server, layout, lambda: self._java)
             self._check_interrupted()
-            known = self.run(name, command, self._environment_of(server))
+            known = self.run(name, command, environment_of(server, layout))
             self.wait_ready(name, known, probe)
-            say(f"{name}: ready on port {self._state.ports[name]} ({time.monotonic() - begun:.1f} s)")
+            say(f"{name}: ready on port {self._layout.port(server)} ({time.monotonic() - begun:.1f} s)")
         else:
             self.wait_ready(name, known, probe)
-            say(f"{name}: found on port {self._state.ports[name]}")
-
-    def _environment_of(self, server: Server) -> dict[str, str]:
-        if server.part != "issuer":
-            return self.environment
-        return {**self.environment, "SEXTON_ISSUER_BIND": f"127.0.0.1:{self._state.ports[server.name]}"}
-
-    def _command(self, server: Server) -> list[str]:
-        port = self._state.ports[server.name]
-        if server.part == "kafka":
-            return kafka.command(self._kafka, self._cluster[server.number - 1], self._java, self._cache)
-        if server.part == "redis":
-            return valkey.command(self.directory / "redis", port)
-        if server.part == "faults":
-            assert self._state.faults is not None
-            return faults_server.command(port, self.store_url, Path(self._state.faults), self.requests_log)
-        return s3.command(port) if server.part == "s3" else issuer.command()
-
-    def _probe(self, server: Server) -> Callable[[], str | None]:
-        port = self._state.ports[server.name]
-        address = f"127.0.0.1:{port}"
-        probes: dict[str, Callable[[], str | None]] = {
-            "kafka": lambda: kafka.answers({"bootstrap.servers": address}, listed=[port]),
-            "redis": lambda: valkey.answers(port),
-            "s3": lambda: s3.answers(f"http://{address}"),
-            "faults": lambda: faults_server.answers(port),
-            "issuer": lambda: issuer.answers(f"http://{address}"),
-        }
-        return probes[server.part]
-
-    @property
-    def _kafka(self) -> Path:
-        return self.directory / "kafka"
-
-    @property
-    def _cache(self) -> Path:
-        return self.settings.cache_dir.expanduser()
+            say(f"{name}: found on port {self._layout.port(server)}")
 
     @cached_property
     def _java(self) -> java.Java:
-        return java.find(self._cache, self._environ)
-
-    @property
-    def _cluster(self) -> list[kafka.Broker]:
-        held = self._state.ports
-        return [
-            kafka.Broker(each.number, held[each.name], held[each.controller])
-            for each in self._servers("kafka")
-        ]
+        return java.find(self._layout.cache, self._environ)
 
     def _servers(self, *parts: str) -> list[Server]:
-        return servers(parts, self._state.servers)
+        return self._layout.servers(*parts)
 
     def _together(self, jobs: list[Callable[[], None]]) -> None:
         """Run jobs side by side and return when all are done; when one fails, the others stop waiting."""
@@ -415,7 +349,7 @@ class LocalStack:
             return "left out" if server.part in self._state.without else "down"
         if not process.alive(known):
             return "dead"
-        return "ready" if self._probe(server)() is None else "starting"
+        return "ready" if probe_of(server, self._layout)() is None else "starting"
 
     def _end(self, doomed: Iterable[Process]) -> None:
         gone = list(doomed)
