@@ -102,6 +102,65 @@ def test_an_export_is_what_an_import_takes(tmp_path: Path) -> None:
     assert plan.dropped == ["final ☃", "never attached"]
 
 
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def test_the_form_of_an_export_is_the_one_that_is_kept() -> None:
+    """An export is kept for years: another form is another version, with a file of its own."""
+    assert list(lines(folded(), NOW)) == (GOLDEN / "export.v2.jsonl").read_text("ascii").splitlines()
+
+
+def test_an_export_of_the_first_form_is_still_read(tmp_path: Path) -> None:
+    """Its rows do not say that they were exported; it asks for the same."""
+    old, new = read_plan(GOLDEN / "export.v1.jsonl"), read_plan(GOLDEN / "export.v2.jsonl")
+    told = exported(old)
+
+    assert replace(old, exported=None) == replace(new, exported=None, marks=())
+    assert told is not None
+    check_whole(old, told)
+    later = (GOLDEN / "export.v2.jsonl").read_text("ascii").replace('"version": 2', '"version": 3')
+    (tmp_path / "later").write_text(later)
+    with pytest.raises(UsageError, match="unknown form: version 3"):
+        exported(read_plan(tmp_path / "later"))
+
+
+def test_rows_without_the_first_line_of_their_export_are_refused(tmp_path: Path) -> None:
+    """Their numbers would not be raised; under the first line of another export, by too little."""
+    file = tmp_path / "some.jsonl"
+    first, *rows = lines(folded(), NOW)
+    file.write_text("\n".join(rows[2:3]))
+    with pytest.raises(UsageError, match=r"some\.jsonl:1: a row of an export, as of log offset 4, without"):
+        exported(read_plan(file))
+
+    file.write_text("\n".join([first.replace('"log_offset": 4', '"log_offset": 9'), *rows]))
+    with pytest.raises(UsageError, match=r"some\.jsonl:2: a row of another export, as of log offset 4; the"):
+        exported(read_plan(file))
+
+    file.write_text("\n".join([*rows, first]))
+    with pytest.raises(UsageError, match=r"some\.jsonl:7: the first line of an export, and not the first of"):
+        read_plan(file)
+
+    file.write_text(rows[2].replace(', "exported": 4', ""))
+    assert exported(read_plan(file)) is None
+
+
+def test_a_row_that_was_added_stands_for_none_that_is_missing(tmp_path: Path) -> None:
+    """Whoever names a new tenant and loses another is told."""
+    first, *rows = lines(folded(), NOW)
+    file = tmp_path / "backup.jsonl"
+    added = json.dumps({"tenant": "later", "generation": 1})
+    file.write_text("\n".join([first, *rows, added]))
+    plan = read_plan(file)
+    told = exported(plan)
+    assert told is not None
+    check_whole(plan, told)
+
+    file.write_text("\n".join([first, *rows[:-1], added]))
+    plan = read_plan(file)
+    with pytest.raises(UsageError, match="not whole: 4 of 5 tenants, 1 of 1 node"):
+        check_whole(plan, told)
+
+
 def test_an_export_that_nobody_can_write_is_refused() -> None:
     """With its stdout closed nothing is written: that is no backup, and said before the log is read."""
     command = f"exec {shlex.quote(sys.executable)} -m sexton.deploy.main issuer export >&-"
@@ -282,6 +341,9 @@ def test_a_log_is_restored_on_another_cluster(
     for _ in "12":
         code, text = cli(fresh, env, "import", str(backup), "--ahead", "1000", "--scan", place)
         assert code == 0, text
+    code, text = cli(fresh, env, "import", str(backup), "--ahead", "2000", "--scan", place)
+    assert code == 1
+    assert "hint: after an interruption: the same --ahead" in text
 
     with IssuerClient(env["SEXTON_ISSUER_URL"]) as client:
         claims = [Subject("moved", number, 0) for number in (1, 2, 3, 4)]

@@ -13,6 +13,8 @@ from tests.support.forks import Forks
 
 from sexton.deploy.local import Installation, LocalStack
 from sexton.deploy.local.process import Process, spawn, started
+from sexton.deploy.local.state import State
+from sexton.deploy.local.wanted import SERVERS
 
 __all__ = ["WORKER", "Stack", "stop_servers"]
 
@@ -37,6 +39,7 @@ class Stack(LocalStack):
         made = cls(own, {**os.environ, **shared.env})
         made.servers = shared
         made.directory.mkdir(parents=True)
+        made._state = State(without=frozenset(SERVERS))
         made.forks = forks
         try:
             yield made
@@ -46,16 +49,7 @@ class Stack(LocalStack):
     @property
     def env(self) -> dict[str, str]:
         """The variables of the shared servers, and this stack's own folder."""
-        own = {
-            "SEXTON_STATE_DIR": str(self.directory),
-            "SEXTON_CHECKPOINT": str(self.directory / "checkpoint"),
-        }
-        return {**self.servers.env, **own}
-
-    @property
-    def store_url(self) -> str:
-        """The address of the shared store."""
-        return self.servers.store_url
+        return {**self.servers.env, **super().env}
 
     def _spawn(self, command: list[str], log: Path, environment: Mapping[str, str]) -> Process:
         if command[:3] != [sys.executable, "-m", "sexton.deploy.main"]:

@@ -12,6 +12,7 @@ from contextlib import closing
 from datetime import datetime
 from typing import Any
 
+from sexton.issuer.cli.migration import EXPORT_VERSION
 from sexton.issuer.deadline import Deadline
 from sexton.issuer.log.positions import Positions
 from sexton.issuer.log.ranges import RangeReader
@@ -57,20 +58,24 @@ def _from_snapshot(settings: Settings, deadline: Deadline) -> State:
 def lines(state: State, at: datetime) -> Iterator[str]:
     """Yield what was exported and how much it is, then a line for each node and each tenant, in ASCII:
     bytes that no locale changes.
+
+    Each line says as of which offset it was exported: without the first line, too, it is never taken for a
+    number that somebody has looked at.
     """
     yield json.dumps({"exported": _header(state, at)})
+    as_of = {"exported": state.log_offset}
     for node in state.nodes():
         row = {"node": node.name, "number": node.number, "node_generation": node.newest or 0}
-        yield json.dumps(row)
+        yield json.dumps(row | as_of)
     for tenant in state:
         # One that was dropped, too: a name that nobody knows begins at 1 again.
-        row = {**_row(tenant), **({"dropped": True} if tenant.dropped else {})}
-        yield json.dumps(row)
+        yield json.dumps(_row(tenant) | ({"dropped": True} if tenant.dropped else {}) | as_of)
 
 
 def _header(state: State, at: datetime) -> dict[str, Any]:
     assert state.genesis is not None
     return {
+        "version": EXPORT_VERSION,
         "cluster_id": state.genesis.cluster_id,
         "topic_id": state.genesis.generations_topic_id,
         "log_offset": state.log_offset,

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sexton.issuer.answers import NodeState
 from sexton.schemas.checks import check_tenant
@@ -25,21 +25,32 @@ from sexton.schemas.events import (
 from sexton.schemas.generations import MAX_GENERATION, MAX_NODE, MAX_PACKED_PART
 from sexton.schemas.text import counted
 
-__all__ = ["Chunk", "Plan", "Settled", "chunks", "read_plan", "settle"]
+__all__ = ["EXPORT_VERSION", "Chunk", "Mark", "Plan", "Settled", "chunks", "read_plan", "settle"]
+
+EXPORT_VERSION = 2
+"""The form of an export. In the first one rows do not say that they are an export's."""
 
 _OF_TRANSACTIONS = ("newest", "last_committed", "number_place")
 _COLUMNS = ("tenant", "generation", "node", "form", "number", "node_generation", "dropped", *_OF_TRANSACTIONS)
-_EXPORTED = "exported"  # alone in the first line of an export
+_EXPORTED = "exported"  # alone in the first line of an export, and a field of its rows
 _LARGEST_CALL = 5_000
 _NAMED = 5
 _DIGITS = 20  # in a number; with leading zeros
+
+
+class Mark(NamedTuple):
+    """Where a row stands that says that it was exported, and as of which offset; of a tenant or a node."""
+
+    where: str
+    offset: object
+    is_tenant: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a file asks to be imported: `dropped` are tenants that are ended then.
 
-    `exported` is what the first line of an export says.
+    `exported` is what the first line of an export says, `marks` are its rows that say that they are.
     """
 
     tenants: Sequence[ImportedTenant]
@@ -47,6 +58,7 @@ class Plan:
     transactions: Sequence[ImportedTransactions] = ()
     dropped: Sequence[str] = ()
     exported: Any = None
+    marks: Sequence[Mark] = ()
 
     @property
     def names(self) -> list[str]:
@@ -114,11 +126,17 @@ def read_plan(path: Path) -> Plan:
     transactions: dict[str, ImportedTransactions] = {}
     dropped: list[str] = []
     exported = None
-    for number, row in rows:
-        where = f"{path.name}:{number}"
-        if number == 1 and list(row) == [_EXPORTED]:
-            exported = row[_EXPORTED]
+    marks: list[Mark] = []
+    for number, found_row in rows:
+        where, row = f"{path.name}:{number}", dict(found_row)
+        mark = row.pop(_EXPORTED, None)
+        if mark is not None and not row:
+            if number != 1:
+                raise UsageError(f"{where}: the first line of an export, and not the first of this file")
+            exported = mark
             continue
+        if mark is not None:
+            marks.append(Mark(where, mark, "tenant" in row))
         if _is_dropped(where, row):
             dropped.append(row["tenant"])
         if row.get("form") == GenerationForm.TRANSACTIONS:
@@ -130,7 +148,7 @@ def read_plan(path: Path) -> Plan:
     if not tenants and not nodes and not transactions:
         raise UsageError(f"the file names nothing to import: {path}")
     found = list(tenants.values()), list(nodes.values()), list(transactions.values())
-    return Plan(*found, dropped, exported)
+    return Plan(*found, dropped, exported, tuple(marks))
 
 
 def _is_dropped(where: str, row: Mapping[str, Any]) -> bool:

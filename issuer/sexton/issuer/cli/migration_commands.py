@@ -15,7 +15,7 @@ import typer
 
 from sexton.issuer.answers import NodeState
 from sexton.issuer.cli.migration import Plan, read_plan, settle
-from sexton.issuer.cli.restoring import Exported, check_whole, exported, raised, unnamed
+from sexton.issuer.cli.restoring import Exported, check_whole, exported, raised, told_why_known, unnamed
 from sexton.issuer.cli.scanning import Found, check_not_below, node_generations, of_other_form, or_none, scan
 from sexton.issuer.subjects.generation import Subject
 from sexton.schemas.errors import RequestRefused, UsageError
@@ -112,6 +112,7 @@ def import_(
 
     What `sexton issuer export` wrote needs `--ahead`: more than the numbers that any tenant may have got
     since, and then `--scan` of every place where tenants have keys; 0 only where nothing was issued since.
+    It is imported whole; a row whose numbers you correct is your own: take its field `exported` out.
     Tenants that were dropped are dropped again.
     """
     from sexton.issuer.client import IssuerClient
@@ -125,7 +126,7 @@ def import_(
     elif ahead is not None:
         raise UsageError("--ahead is for what `sexton issuer export` wrote: this file is no export")
     # One caller for all runs: a chunk that is imported again is answered, not refused.
-    with IssuerClient.of(settings, caller="sexton issuer import") as issuer:
+    with IssuerClient.of(settings, caller="sexton issuer import") as issuer, told_why_known(told):
         nodes = _known_nodes(issuer, plan)
         _check_places(plan, nodes, settings, places)
         due = settle(plan, nodes, _known_tenants(issuer, plan))

@@ -8,26 +8,28 @@ the export does not know have to be named.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sexton.issuer.cli.migration import Plan
+from sexton.issuer.cli.migration import EXPORT_VERSION, Plan
 from sexton.issuer.cli.scanning import Found
 from sexton.schemas.errors import RequestRefused, UsageError
 from sexton.schemas.events import GenerationForm
 from sexton.schemas.generations import MAX_GENERATION, MAX_PACKED_PART
 from sexton.schemas.text import counted
 
-__all__ = ["Exported", "check_whole", "exported", "raised", "unnamed"]
+__all__ = ["Exported", "check_whole", "exported", "raised", "told_why_known", "unnamed"]
 
 _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The first line of an export: how much follows, and as of which offset of the log."""
+    """The first line of an export: its form, how much follows, and as of which offset of the log."""
 
+    version: int
     log_offset: int
     tenants: int
     nodes: int
@@ -35,24 +37,66 @@ class Exported:
 
 
 def exported(plan: Plan) -> Exported | None:
-    """Return what a plan's file says of its export, None where it is none; raises UsageError."""
+    """Return what a plan's file says of its export, None where it is none.
+
+    Raises UsageError where the line cannot be read, and for a row that was exported and stands in the file
+    without its first line, or under that of another export: its number would not be raised, or by too little.
+    """
     if plan.exported is None:
+        for mark in plan.marks[:1]:
+            raise UsageError(
+                f"{mark.where}: a row of an export, as of log offset {mark.offset}, without its first line",
+                hint="import the whole export, with --ahead; a row whose numbers you have looked up and"
+                " corrected is one of your own: take the field `exported` out of it",
+            )
         return None
-    told: Any = plan.exported
-    try:
-        found = Exported(
-            told["log_offset"], told["tenants"], told["nodes"], tuple(map(str, told["decommissioned"]))
-        )
-    except (KeyError, TypeError) as error:
-        raise UsageError(f"the line of the export cannot be read: {error}") from error
-    if any(type(each) is not int or each < 0 for each in (found.log_offset, found.tenants, found.nodes)):
-        raise UsageError(f"the line of the export cannot be read: {told}")
+    found = _first_line(plan.exported)
+    for mark in plan.marks:
+        if mark.offset != found.log_offset:
+            raise UsageError(
+                f"{mark.where}: a row of another export, as of log offset {mark.offset};"
+                f" the first line says {found.log_offset}"
+            )
     return found
+
+
+def _first_line(told: Any) -> Exported:
+    try:
+        counts = told["log_offset"], told["tenants"], told["nodes"]
+        version = told.get("version", 1)
+        decommissioned = tuple(map(str, told["decommissioned"]))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UsageError(f"the line of the export cannot be read: {error}") from error
+    if any(type(each) is not int or each < 0 for each in (version, *counts)):
+        raise UsageError(f"the line of the export cannot be read: {told}")
+    if not 1 <= version <= EXPORT_VERSION:
+        raise UsageError(
+            f"an export of an unknown form: version {version}", hint="a newer `sexton` has written it"
+        )
+    return Exported(version, *counts, decommissioned)
+
+
+@contextmanager
+def told_why_known(told: Exported | None) -> Iterator[None]:
+    """Say, where the log knows tenants of an export that is imported, what that most likely comes from.
+
+    With another `--ahead` its numbers are another call, which is refused and not answered.
+    """
+    try:
+        yield
+    except RequestRefused as refused:
+        if told is None or refused.type != "tenant-known":
+            raise
+        hint = "after an interruption: the same --ahead and rows as before; else an export wants a new log"
+        raise RequestRefused(refused.type, str(refused), status=refused.status, hint=hint) from refused
 
 
 def check_whole(plan: Plan, told: Exported) -> None:
     """Raise UsageError when rows are missing: a tenant that is not imported begins at 1 again."""
-    found = (len(plan.names), len(plan.nodes))
+    tenants = sum(mark.is_tenant for mark in plan.marks)
+    found = (tenants, len(plan.marks) - tenants)
+    if told.version == 1:  # its rows do not say that they are its own
+        found = (len(plan.names), len(plan.nodes))
     if found[0] < told.tenants or found[1] < told.nodes:
         raise UsageError(
             f"the export is not whole: {found[0]} of {counted(told.tenants, 'tenant')},"
