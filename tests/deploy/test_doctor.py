@@ -50,6 +50,27 @@ def test_what_is_away_is_named_with_a_hint(installation: Installation, cli: Cli)
 
 
 @pytest.mark.real
+def test_a_token_that_the_issuer_does_not_know_is_a_fault(installation: Installation, cli: Cli) -> None:
+    """It is ready all the same: only a call tells. With a token of any role all is well."""
+    known = {"node-token": {"role": "node", "node": "n"}}
+    installation.kill_issuer()
+    installation.env["SEXTON_ISSUER_TOKENS"] = json.dumps(known)
+    installation.start_issuer()
+
+    for token, said in (
+        ({}, "has no token"),
+        ({"SEXTON_ISSUER_TOKEN": "of-another"}, "has a token that it does not know"),
+        ({"SEXTON_ISSUER_TOKEN": "node-token"}, None),
+    ):
+        done = cli("doctor", "--format", "json", env=token)
+        (row,) = (row for row in json.loads(done.stdout) if row["probe"] == "issuer")
+        assert (done.returncode, row["ok"]) == ((0, True) if said is None else (75, False)), done.stdout
+        assert said is None or said in row["detail"]
+        assert said is None or "SEXTON_ISSUER_TOKENS" in row["hint"]
+        assert "of-another" not in done.stdout + done.stderr
+
+
+@pytest.mark.real
 @pytest.mark.slow
 def test_the_redis_that_is_set_is_asked_itself(
     installation: Installation, cli: Cli, monkeypatch: pytest.MonkeyPatch
@@ -214,7 +235,7 @@ def https(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 def _said_of_the_issuer(**environ: str) -> Finding:
     dead = {"SEXTON_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
     settings = load({**dead, **environ})
-    return _finding(_Probe("issuer", lambda: _issuer(settings, "/readyz")))
+    return _finding(_Probe("issuer", lambda: _issuer(settings)))
 
 
 def test_an_issuer_is_asked_as_clients_ask_it(

@@ -116,7 +116,7 @@ def examine(settings: Settings, buckets: Sequence[str]) -> list[Finding]:
         _Probe("jars", lambda: _jars(cache), "pyspark", reaps),
         _Probe("kafka", lambda: _kafka(settings)),
         _Probe("topics", lambda: _topics(settings)),
-        _Probe("issuer", lambda: _issuer(settings, "/readyz")),
+        _Probe("issuer", lambda: _issuer(settings)),
         _Probe("redis", lambda: _redis(settings), "redis"),
         *(
             _Probe(f"store {name}", partial(try_bucket, settings, name), "botocore", asked)
@@ -196,13 +196,13 @@ def _topics(settings: Settings) -> str:
     return f"{counted(len(problems), 'warning')}: see `sexton topics check`" if problems else "as needed"
 
 
-def _issuer(settings: Settings, path: str) -> str:
+def _issuer(settings: Settings) -> str:
     """Ask every address as clients do; raises IssuerUnavailable that names those that fail, and the rest."""
     answering: list[str] = []
     failed: list[IssuerUnavailable] = []
     for url in settings.issuer_url.split(","):
         try:
-            answering.append(_answering(settings, url.strip() + path))
+            answering.append(_answering(settings, url.strip()))
         except IssuerUnavailable as error:
             failed.append(error)
     if failed:
@@ -211,26 +211,40 @@ def _issuer(settings: Settings, path: str) -> str:
     return ", ".join(answering)
 
 
-def _answering(settings: Settings, url: str) -> str:
+def _answering(settings: Settings, address: str) -> str:
     from sexton.issuer.client import trusted
 
-    trust = trusted([url], settings.issuer_ca)
+    url, trust = f"{address}/readyz", trusted([address], settings.issuer_ca)
     try:
         with httpx.Client(timeout=settings.issuer_timeout_s, trust_env=False, verify=trust) as client:
             reply = client.get(url)
+            if reply.status_code == httpx.codes.OK:
+                _show_token(client, address, settings)
+                return url
     except httpx.HTTPError as error:
         raise IssuerUnavailable(f"{url}: {error}", hint="is it up, and SEXTON_ISSUER_URL right?") from error
-    if reply.status_code != httpx.codes.OK:
+    raise IssuerUnavailable(
+        f"{url}: HTTP {reply.status_code}: {reply.text[:200]}", hint="its log says what it waits for"
+    )
+
+
+def _show_token(client: httpx.Client, address: str, settings: Settings) -> None:
+    """Raise IssuerUnavailable when the issuer knows no such token; what is asked every role may look at."""
+    token = settings.issuer_token
+    headers = {} if token is None else {"authorization": f"Bearer {token.get_secret_value()}"}
+    reply = client.get(f"{address}/v1/tenants/sexton-doctor", headers=headers)
+    if reply.status_code == httpx.codes.UNAUTHORIZED:
+        had = "no token" if token is None else "a token that it does not know"
         raise IssuerUnavailable(
-            f"{url}: HTTP {reply.status_code}: {reply.text[:200]}", hint="its log says what it waits for"
+            f"{address} is ready, and wants a token: SEXTON_ISSUER_TOKEN has {had}",
+            hint="one of those in the issuer's SEXTON_ISSUER_TOKENS",
         )
-    return url
 
 
 def _redis(settings: Settings) -> str:
     if "redis_url" not in settings.model_fields_set:
         # It need not be reachable from here: the issuer checks it at its start, and is ready with it only.
-        return f"SEXTON_REDIS_URL is not set; through the issuer, {_issuer(settings, '/readyz')}"
+        return f"SEXTON_REDIS_URL is not set; through the issuer, {_issuer(settings)}"
     from sexton.issuer.redis.projection import Projection
 
     address = settings.redis_url.get_secret_value()
