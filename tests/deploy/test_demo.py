@@ -155,6 +155,14 @@ def test_m_9_the_story_of_transactions_holds_and_each_check_can_fail(
     assert broken(story) == {promise(story, "nothing of the zombie")}
 
 
+@pytest.mark.parametrize("bucket", ["", "s3://layers", "layers/a"])
+def test_what_is_no_bucket_is_wrong_usage(bucket: str, cli: Cli) -> None:
+    """It is told before anything outside is asked."""
+    done = cli("demo", "--bucket", bucket, env={"SEXTON_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"})
+
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, f"error: not a bucket name: '{bucket}'")
+
+
 def test_a_reaper_that_does_not_get_on_is_told() -> None:
     """Who waits for a reaper that does not run is told how much waits, with exit code 75."""
     with pytest.raises(EnvironmentFault, match="has not processed 3 of the intents"):

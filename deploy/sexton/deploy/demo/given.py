@@ -10,8 +10,9 @@ from functools import partial
 from sexton.consumers import fold, topics
 from sexton.deploy.output import say, told_when_slow
 from sexton.schemas import events, records
+from sexton.schemas.checks import check_bucket
 from sexton.schemas.codec import Codec
-from sexton.schemas.errors import EnvironmentFault, UndecodableRecord, UsageError
+from sexton.schemas.errors import EnvironmentFault, InvalidEvent, UndecodableRecord, UsageError
 from sexton.schemas.settings import Settings
 from sexton.storage import ObjectStore, StoreSettings
 
@@ -22,7 +23,14 @@ _POLL_S = 0.5
 
 
 def check_fresh(settings: Settings, bucket: str) -> None:
-    """Raise UsageError unless topics and bucket are empty: the story is held to all that is in them."""
+    """Raise UsageError unless topics and bucket are empty: the story is held to all that is in them.
+
+    Raises it for what is no bucket's name, too, before anybody is asked.
+    """
+    try:
+        check_bucket(bucket)
+    except InvalidEvent as invalid:
+        raise UsageError(str(invalid), hint=invalid.hint) from invalid
     if next(iter(topics.read(settings, records.INTENTS)), None) is not None:
         raise UsageError(
             f"there are intents already: {settings.topic(records.INTENTS)}",
